@@ -123,6 +123,7 @@ BESIDE = [
     "from enum import Enum\nclass C(Enum):\n    A = 1\nassert f(C.A) == 1",
     "from types import SimpleNamespace as N\nassert f(N(a=1)) == 2",
     "import numpy as np\nassert type(f(0)) is np.ndarray",
+    "assert f(f, f)(1) == 4",
     "def guess(n):\n    return n > 3\nassert f(9) == 4",
     "from functools import wraps\n@wraps(f)\ndef g(x):\n    return f(x) + 1\nassert g(1) == 2",
     "m = Money(5)\nassert m == 5",

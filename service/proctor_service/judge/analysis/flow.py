@@ -235,8 +235,10 @@ class Flow:
         elif name in _OBJECTS or (name in _RECORD_MAKERS and not self._is_record(node)):
             self._mark(id(node), OBJECT)
         elif not (isinstance(func, ast.Name) and name in PLAIN_RESULTS):
+            # What the submission answers is no function of its own, whatever it was given.
+            kept = _HELD if self.is_submission(func) else _ALL
             for each in arguments:
-                self._edge(id(each), id(node))
+                self._edge(id(each), id(node), kept)
         self._visit_callbacks(func, arguments)
 
     def _is_record(self, made: ast.Call) -> bool:

@@ -104,8 +104,7 @@ class FunctionsOnly:
     def _reasons(self) -> Iterator[str]:
         if re.fullmatch(_ATTRIBUTE, self._suite.entry_point or ""):
             yield f"entry_point is an attribute: {self._suite.entry_point}"
-        for name in sorted(self._unused()):
-            yield f"the tests define {name}, which only the submission can call"
+        yield from self._unused()
         labels = ["setup", *(f"tests.{index}" for index in range(len(self._suite.tests)))]
         for index, reason in shared_state(self._suite, self._bound):
             yield f"{labels[index]} {reason}"
@@ -125,23 +124,25 @@ class FunctionsOnly:
         ):
             yield "the tests call nothing that only the submission can define"
 
-    def _unused(self) -> set[str]:
-        """Return the functions that tests define for nobody but the submission: `guess` of a puzzle."""
-        trees = [test.tree for test in self._suite.tests]
-        found = {
-            each.name
-            for tree in trees
-            for each in tree.body
-            if isinstance(each, ast.FunctionDef) and not each.decorator_list
+    def _unused(self) -> Iterator[str]:
+        """Yield a function that tests define for nobody but the submission: `guess` of a puzzle."""
+        found = [
+            (index, each.name)
+            for index, test in enumerate(self._suite.tests)
+            for each in test.tree.body
+            if isinstance(each, ast.FunctionDef) and not _FRAMEWORK.match(each.name)
+            if not each.decorator_list
+        ]
+        read = {
+            node.id if isinstance(node, ast.Name) else node.attr
+            for nodes in self._suite.nodes
+            if found
+            for node in nodes
+            if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load)
         }
-        if found:
-            found -= {
-                node.id if isinstance(node, ast.Name) else node.attr
-                for nodes in self._suite.nodes
-                for node in nodes
-                if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load)
-            }
-        return {each for each in found if not _FRAMEWORK.match(each)}
+        for index, name in found:
+            if name not in read:
+                yield f"tests.{index} defines {name}, which only the submission can call"
 
     def _of_setup(self) -> Iterator[str]:
         """Yield whether a function of the setup changes what the tests see, too: each side has a copy."""
