@@ -62,6 +62,12 @@ def named(f, *a):
     try: f(*a)
     except Exception as e: return type(e).__name__, str(e)
 def third(n): return Fraction(n, 3)
+Point = collections.namedtuple('Point', 'x y')
+def point(x, y): return Point(x, y)
+ORIGIN = point(0, 0)
+def origin(): return ORIGIN
+def far(a, b): return abs(a.x - b.x) + abs(a.y - b.y)
+def furthest(points): return max(points, key=lambda p: p.x)
 class Text(str):
     def shout(self): return self + '!'
 def text(x): return Text(x)
@@ -91,6 +97,7 @@ SEPARATED = [
     "class Mine(Exception): pass\ndef boom(): raise Mine('x', 1)\nassert named(boom) == ('Mine', \"('x', 1)\") and named(pop, []) == ('Empty', '')",
     "assert third(1) + third(1) == third(2) and third(3) == 1 and str(third(1)) == '1/3' and third(1) < 0.5",
     "assert text('ab') == 'ab' and text('a').upper() == 'A' and {'a': 1}[text('a')] == 1 and isinstance(text(1), str)",
+    "p = point(1, 2)\nassert far(p, point(3, 4)) == 4 and p == (1, 2) and far(furthest([p, point(5, 6)]), p) == 8\nfor i in range(3000): assert far(point(i, 0), p) >= 2\no, q = origin(), origin()\nassert far(o, q) == 0 and far(o, p) == 3",
     "PI = 100\ndef counts(x): return -x\nassert area_of(2) == 6 and counts(1) == -1",
     "from math import *\nfrom collections import *\nassert isclose(same(pi), pi) and Counter(words()) == Counter('abc')",
     "match same([1, 2]):\n    case [a, *rest]: assert (a, rest) == (1, [2])\nif (n := size(words())) != 3: raise AssertionError(n)",

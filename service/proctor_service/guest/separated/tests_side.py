@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from sys import getrefcount
 from typing import Any
 
 from ...codec.introspection import derives
@@ -11,6 +12,8 @@ from . import crossing, records
 from .conversation import Conversation, Ended, Gone, Unusable
 
 _words = str.split
+_UNUSED = 2  # references to a tuple: the table's, and an argument's
+_TUPLES = 1000  # that are kept before the first sweep
 _new, _set_slot = object.__new__, object.__setattr__
 
 
@@ -119,6 +122,10 @@ class TestsSide:
         self._objects = 0
         self._tokens: Any = weakref.WeakValueDictionary()
         self._stand_ins: dict[int, tuple[Any, int]] = {}
+        # Answers that are tuples of a class of the submission, and their numbers; no tuple has a weak
+        # reference, so those that only this table holds are swept out.
+        self._tuples: dict[int, tuple[Any, int]] = {}
+        self._sweep_at = _TUPLES
 
     def begin_test(self) -> None:
         """Clear the state of the previous test."""
@@ -212,6 +219,9 @@ class TestsSide:
             return ["o", _number_of(value)]
         if kind is Function and type(value._target) is str:
             return ["p", value._target]
+        if kind is tuple:
+            kept = self._tuples.get(id(value))
+            return None if kept is None else ["o", kept[1]]
         known = self._stand_ins.get(id(value))
         return ["o", known[1]] if known is not None and known[0]() is value else None
 
@@ -242,7 +252,10 @@ class TestsSide:
             return self.records.resolve(wire, content, decoder)
         value = content()
         if value is not NO_BASE:
-            self.conversation.dropped.append(number)
+            if type(value) is tuple and value:
+                self._keep(value, number)
+            else:
+                self.conversation.dropped.append(number)
             return value
         if kind in ("iterator", "async_iterator", "awaitable"):
             return self._stand_in(kind, number)
@@ -258,6 +271,16 @@ class TestsSide:
             self._tokens[number] = token
             weakref.finalize(token, self.conversation.dropped.append, number).atexit = False
         return token
+
+    def _keep(self, value: Any, number: int) -> None:
+        """Remember a named tuple, so that it is one again when the tests pass it back."""
+        self._need(number)
+        self._tuples[id(value)] = value, number
+        if len(self._tuples) > self._sweep_at:
+            swept = [each for each in self._tuples if getrefcount(self._tuples[each][0]) <= _UNUSED]
+            gone = {self._tuples.pop(each)[1] for each in swept}
+            self.conversation.dropped += gone - {number for _, number in self._tuples.values()}
+            self._sweep_at = max(_TUPLES, 2 * len(self._tuples))
 
     def _need(self, number: int) -> None:
         """Take back that an object is no longer needed: the submission has sent it again."""
