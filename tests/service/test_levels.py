@@ -58,6 +58,8 @@ def test_calls_and_conditions_need_one_sandbox(test: str) -> None:
 
 
 RUN = [
+    "import functools\ng = functools.lru_cache(f)\nassert [g(i) for i in (1, 2)] == [1, 2]",
+    "d = f('aab')\nassert max(f('b'), key=f('b').get) == max(d, key=d.get)",
     "def g(s):\n    return g(s[1:]) if s else f(s)\nassert g('ab') == ''",
     "def g(s, o):\n    return s if s > 3 else g(s, g(o, s))\nfor i in (1, 2):\n    assert g(f(i), f(2)) == 9",
     "def g(x):\n    return h(x)\ndef h(x):\n    return g(x) if x else f(x)\nassert g(f(0)) == 1",
@@ -117,7 +119,12 @@ BESIDE = [
     "class E(Exception): pass\n@retry(3, errors=(E,))\ndef g(): raise E\nassert g() is None",
     "class N:\n    def __init__(self, v: int, next=None): self.v = v\nassert length(N(1, N(2))) == 2",
     "@unittest.skipIf(False, 'no')\nclass T(unittest.TestCase):\n    def test(self) -> None:\n        self.assertIsInstance(f(1), T)",
-    "import functools\ng = functools.lru_cache(f)\nassert [g(i) for i in (1, 2)] == [1, 2]",
+    "assert list(map(f(2), [1])) == [3] and sorted('ab', key=f(1)) == ['a', 'b']",
+    "from enum import Enum\nclass C(Enum):\n    A = 1\nassert f(C.A) == 1",
+    "from types import SimpleNamespace as N\nassert f(N(a=1)) == 2",
+    "import numpy as np\nassert type(f(0)) is np.ndarray",
+    "assert f(f, f)(1) == 4",
+    "def guess(n):\n    return n > 3\nassert f(9) == 4",
     "from functools import wraps\n@wraps(f)\ndef g(x):\n    return f(x) + 1\nassert g(1) == 2",
     "m = Money(5)\nassert m == 5",
     "assert Vector(1, 2) * 3 == Vector(3, 6)",

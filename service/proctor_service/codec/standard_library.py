@@ -104,6 +104,19 @@ def _path(name: str) -> Callable[[Visitor, Any], Any]:
     ]
 
 
+_ADDRESSES = tuple(
+    f"IPv{version}{part}" for version in "46" for part in ("Address", "Network", "Interface")
+)
+
+
+def _address(name: str) -> Callable[[Visitor, Any], Any]:
+    return lambda encoder, value: [
+        "address",
+        name,
+        encoder.visit(loaded("ipaddress", name).__str__(_of(value))),
+    ]
+
+
 def _array(encoder: Any, value: Any) -> Any:
     source = _of(value)
     content = loaded("array", "array").tobytes(source)
@@ -123,6 +136,7 @@ _ENCODERS: dict[tuple[str, str], Callable[[Any, Any], Any]] = {
     ("uuid", "UUID"): _uuid,
     ("pathlib", "PurePosixPath"): _path("PurePosixPath"),
     ("pathlib", "PosixPath"): _path("PosixPath"),
+    **{("ipaddress", name): _address(name) for name in _ADDRESSES},
     ("array", "array"): _array,
     ("collections", "ChainMap"): lambda encoder, value: encoder.numbered(
         value, ["chain"], _of(value).maps
@@ -205,6 +219,13 @@ def _to_path(decoder: Any, wire: list[Any]) -> Any:
     return _find("pathlib", name)(text)
 
 
+def _to_address(decoder: Any, wire: list[Any]) -> Any:
+    name, text = wire[1:]
+    if name not in _ADDRESSES or _type(text) is not _str:
+        raise Malformed("not an address")
+    return _find("ipaddress", name)(text)
+
+
 def _to_array(decoder: Any, wire: list[Any]) -> Any:
     typecode, text = wire[1:]
     decoder.spend(_len(text))
@@ -252,6 +273,7 @@ DECODERS: dict[str, Callable[[Any, list[Any]], Any]] = {
     "zone": _to_zone,
     "uuid": _to_uuid,
     "path": _to_path,
+    "address": _to_address,
     "array": _to_array,
 }
 CONTAINERS: dict[str, tuple[int, Any, Callable[..., Any]]] = {

@@ -29,8 +29,22 @@ _OPERATIONS = (
 def scalar(numpy: Any, value: Any) -> Any:
     """Return a narrow floating-point or complex number as one that calculates with its decimal digits.
 
-    So `float32(0.1)` equals 0.1, and `float16(30000)` does not equal 30007.3.
+    So `float32(0.1)` equals 0.1, and `float16(30000)` does not equal 30007.3. With a value of numpy, as in
+    `float32(0.1) == np.float32(0.1)`, it calculates as numpy does.
     """
+
+    def operation(name: str) -> Any:
+        plain, widened = getattr(kind, name), getattr(same, name)
+
+        def apply(self: Any, *others: Any) -> Any:
+            of_numpy = any(isinstance(each, (numpy.generic, numpy.ndarray)) for each in others)
+            if others and not of_numpy and name != "__round__":
+                return widened(*others)
+            found = plain(self, *others)
+            return scalar(numpy, found) if isinstance(found, kind) else found
+
+        return apply
+
     kind = type(value)
     wide = {"f": numpy.float64, "c": numpy.complex128}.get(value.dtype.kind)
     if wide is None or value.dtype.itemsize >= numpy.dtype(wide).itemsize:
@@ -40,16 +54,12 @@ def scalar(numpy: Any, value: Any) -> Any:
     else:
         same = wide(complex(float(str(value.real)), float(str(value.imag))))
     members = {
-        name: _operation(same, name)
+        name: operation(name)
         for name in (f"__{each}__" for each in _OPERATIONS)
         if hasattr(wide, name)
     }
     members["__hash__"] = kind.__hash__
     return type(kind.__name__, (kind,), members)(value)
-
-
-def _operation(same: Any, name: str) -> Any:
-    return lambda self, *others: getattr(same, name)(*others)
 
 
 def empty_array(numpy: Any, value: Any) -> Any:

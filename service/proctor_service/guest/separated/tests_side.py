@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from sys import getrefcount
 from typing import Any
 
 from ...codec.introspection import derives
@@ -11,6 +12,8 @@ from . import crossing, records
 from .conversation import Conversation, Ended, Gone, Unusable
 
 _words = str.split
+_UNUSED = 2  # references to a tuple: the table's, and an argument's
+_TUPLES = 1000  # that are kept before the first sweep
 _new, _set_slot = object.__new__, object.__setattr__
 
 
@@ -127,6 +130,10 @@ class TestsSide:
         self._types: dict[tuple[str, Any], Any] = {}
         self._known: Any = weakref.WeakValueDictionary()
         self._stand_ins: dict[int, tuple[Any, int]] = {}
+        # Answers that are tuples of a class of the submission, and their numbers; no tuple has a weak
+        # reference, so those that only this table holds are swept out.
+        self._tuples: dict[int, tuple[Any, int]] = {}
+        self._sweep_at = _TUPLES
 
     def begin_test(self) -> None:
         """Clear the state of the previous test."""
@@ -221,6 +228,9 @@ class TestsSide:
             return ["o", _number_of(value)]
         if kind is Function and type(value._target) is str:
             return ["p", value._target]
+        if kind is tuple:
+            kept = self._tuples.get(id(value))
+            return None if kept is None else ["o", kept[1]]
         known = self._stand_ins.get(id(value))
         return ["o", known[1]] if known is not None and known[0]() is value else None
 
@@ -251,12 +261,14 @@ class TestsSide:
             return self.records.resolve(wire, content, decoder)
         value = content()
         if value is not NO_BASE:
-            self.conversation.dropped.append(number)
+            if type(value) is tuple and value:
+                self._keep(value, number)
+            else:
+                self.conversation.dropped.append(number)
             return value
         made = self._known.get(number)
         if made is None:
-            while number in self.conversation.dropped:  # the submission has sent it again
-                self.conversation.dropped.remove(number)
+            self._need(number)
             if type(kind) is str and kind in crossing.STAND_INS:
                 made = crossing.stand_in(self.conversation, kind, number)
                 self._stand_ins[id(made)] = weakref.ref(made), number
@@ -265,6 +277,21 @@ class TestsSide:
             self._known[number] = made
             weakref.finalize(made, self.conversation.dropped.append, number).atexit = False
         return made
+
+    def _keep(self, value: Any, number: int) -> None:
+        """Remember a named tuple, so that it is one again when the tests pass it back."""
+        self._need(number)
+        self._tuples[id(value)] = value, number
+        if len(self._tuples) > self._sweep_at:
+            swept = [each for each in self._tuples if getrefcount(self._tuples[each][0]) <= _UNUSED]
+            gone = {self._tuples.pop(each)[1] for each in swept}
+            self.conversation.dropped += gone - {number for _, number in self._tuples.values()}
+            self._sweep_at = max(_TUPLES, 2 * len(self._tuples))
+
+    def _need(self, number: int) -> None:
+        """Take back that an object is no longer needed: the submission has sent it again."""
+        while number in self.conversation.dropped:
+            self.conversation.dropped.remove(number)
 
     def _token(self, number: int, facts: dict[str, Any]) -> Token:
         name, base = facts.get("type"), CallableToken if facts.get("callable") is True else Token

@@ -37,8 +37,8 @@ PLAIN_RESULTS = frozenset(
 """Built-in functions whose results are numbers, texts or types, whatever they are given."""
 _OBJECTS = frozenset(
     _words(
-        "BytesIO Event Lock Mock MagicMock Queue Random SimpleNamespace StringIO Template compile fromstring"
-        " object"
+        "BytesIO Event Lock Mock MagicMock Queue Random SimpleNamespace StringIO Template UserDict UserList"
+        " UserString compile fromstring gmtime localtime object struct_time"
     )
 )
 """Functions of libraries that make an object which is no data."""
@@ -160,6 +160,7 @@ class Flow:
             ast.ExceptHandler: self._visit_handler,
             ast.arguments: self._visit_parameters,
             ast.Match: self._visit_match,
+            ast.alias: self._visit_alias,
         }
 
     def _visit_parts(self, node: Any) -> None:
@@ -208,11 +209,19 @@ class Flow:
             if isinstance(each, ast.MatchAs | ast.MatchStar) and each.name:
                 self._edge(node.subject, each.name)
 
+    def _visit_alias(self, node: ast.alias) -> None:
+        if node.asname and node.name in _OBJECTS:
+            self._mark(node.asname, OBJECT)
+
     def _visit_attribute(self, node: ast.Attribute) -> None:
         if id(node) in self._fresh_methods:
             self._mark(id(node), FUNCTION)
             return
-        self._edge(node.value, id(node), _HELD & ~OBJECT)
+        owner = self.classes.get(node.value.id) if isinstance(node.value, ast.Name) else None
+        is_member = owner is not None and any(
+            last_name(base).endswith(("Enum", "Flag")) for base in owner.bases
+        )
+        self._edge(node.value, id(node), _HELD if is_member else _HELD & ~OBJECT)
         self._join(f".{node.attr}", id(node))
 
     def _visit_call(self, node: ast.Call) -> None:
@@ -236,9 +245,11 @@ class Flow:
         elif name in _OBJECTS or (name in _RECORD_MAKERS and not self._is_record(node)):
             self._mark(key, OBJECT)
         elif is_method or name not in PLAIN_RESULTS:
+            # What the submission answers is no function of its own, whatever it was given.
+            kept = _HELD if self.is_submission(func) else _ALL
             for each in arguments:
                 if type(each) not in _PLAIN:
-                    self._join(_key(each), key)
+                    self._edge(each, key, kept)
         self._visit_callbacks(func, arguments)
 
     def _find_fresh(self, node: ast.expr) -> None:

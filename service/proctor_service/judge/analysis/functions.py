@@ -38,6 +38,18 @@ _NOT_AS_DATA = frozenset(
     ["map", "filter", "zip", "enumerate", "reversed", "Awaitable", "Coroutine", "Callable"]
 )
 """Types of answers that reach the tests as another type."""
+_CALLING = frozenset(
+    _words(
+        "accumulate callable defaultdict dropwhile filter filterfalse groupby map partial reduce starmap"
+        " takewhile"
+    )
+)
+"""Functions that call what they are given first, or second; or tell whether it can be called."""
+_CALLED_SECOND = frozenset(["accumulate", "groupby"])
+_WIDENED = frozenset(_words("float16 float32 half single complex64 csingle ndarray"))
+"""Types of numpy for which the tests have another type by the same name (`codec/wide_numpy.py`)."""
+_FRAMEWORK = re.compile(r"test|check$|set_?up|tear_?down|pytest_|load_tests$", re.IGNORECASE)
+"""Names of functions that a runner of tests looks for: `test_add`, `setUpModule`."""
 _INSPECTING = frozenset(["isinstance", "issubclass", "callable", "type", "patch", "cast", *RAISES])
 _ATTRIBUTE = re.compile(r"\w+\.\w.*|\w+\(\)(\.\w+){2,}")
 """`Solution.f`, and `Solution().a.f`."""
@@ -103,6 +115,7 @@ class FunctionsOnly:
     def _reasons(self) -> Iterator[str]:
         if re.fullmatch(_ATTRIBUTE, self._suite.entry_point or ""):
             yield f"entry_point is an attribute: {self._suite.entry_point}"
+        yield from self._unused()
         labels = ["setup", *(f"tests.{index}" for index in range(len(self._suite.tests)))]
         for index, reason in shared_state(self._suite, self._bound):
             yield f"{labels[index]} {reason}"
@@ -120,6 +133,26 @@ class FunctionsOnly:
             step[0] == "check" for test in self._suite.tests for step in test.run
         ):
             yield "the tests call nothing that only the submission can define"
+
+    def _unused(self) -> Iterator[str]:
+        """Yield a function that tests define for nobody but the submission: `guess` of a puzzle."""
+        found = [
+            (index, each.name)
+            for index, test in enumerate(self._suite.tests)
+            for each in test.tree.body
+            if isinstance(each, ast.FunctionDef) and not _FRAMEWORK.match(each.name)
+            if not each.decorator_list
+        ]
+        read = {
+            node.id if isinstance(node, ast.Name) else node.attr
+            for nodes in self._suite.nodes
+            if found
+            for node in nodes
+            if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load)
+        }
+        for index, name in found:
+            if name not in read:
+                yield f"tests.{index} defines {name}, which only the submission can call"
 
     def _of_setup(self) -> Iterator[str]:
         """Yield whether a function of the setup changes what the tests see, too: each side has a copy."""
@@ -181,10 +214,12 @@ class FunctionsOnly:
         if node.attr in data_attributes.FIELDS or node.attr in data_attributes.SPECIAL:
             return True
         call = self._flow.parent.get(id(node))
+        if isinstance(call, ast.keyword):
+            call = self._flow.parent.get(id(call))
         if node.attr not in data_attributes.METHODS or not isinstance(call, ast.Call):
             return False
         if call.func is not node:
-            return True  # a method as an argument: `map(f(1).get, keys)`
+            return True  # a method as an argument: `map(f(1).get, keys)`, `max(f(1), key=f(1).get)`
         if node.attr in data_attributes.CHANGING and self._flow.of(node.value) & MADE:
             return False
         if node.attr in data_attributes.RETURNING_NONE:
@@ -194,12 +229,18 @@ class FunctionsOnly:
 
     def _of_call(self, node: ast.Call) -> Iterable[str]:
         marks = self._flow.of(node.func)
+        called = [each for each in _called_by(node) if not isinstance(each, ast.Attribute)]
+        if any(map(self._is_answer, called)):
+            return ["lets an answer be called"]
         if marks & FUNCTION:
             self._calls.append(node)
             return self._of_submission_call(node)
         if marks & ANSWER and not isinstance(node.func, ast.Attribute):
             return ["calls an answer"]
         name = last_name(node.func)
+        if isinstance(node.func, ast.Attribute) and len(node.args) > 1:  # assertIs(type(x), y)
+            for reason in self._of_exact_type(node.args[0], node.args[1]):
+                return [reason]
         if name in ("assertIs", "assertIsNot"):
             if any(self._flow.of(each) & ANSWER for each in node.args) and not any(
                 map(_is_singleton, node.args)
@@ -230,6 +271,10 @@ class FunctionsOnly:
             }
             for each in sorted(named & _NOT_AS_DATA):
                 yield f"asks for the type {each}"
+
+    def _is_answer(self, node: ast.expr) -> bool:
+        """Tell whether an expression may be an answer, and is no function of the submission."""
+        return self._flow.of(node) & (ANSWER | FUNCTION) == ANSWER
 
     def _prints(self, argument: ast.expr) -> bool:
         """Tell whether an argument is a function of the tests whose output the submission may catch."""
@@ -266,11 +311,21 @@ class FunctionsOnly:
                 plain = _is_singleton(left) or _is_singleton(right) or _is_type(left)
                 if answers and not plain:
                     return ["asks whether an answer is an object of the tests"]
+            for reason in self._of_exact_type(left, right):
+                return [reason]
             for one, other in ((left, right), (right, left)):
                 if self._is_own_text(one) and not _may_be_text_of_data(other):
                     return ["asks an answer for its own text"]
             left = right
         return ()
+
+    def _of_exact_type(self, one: ast.expr, other: ast.expr) -> Iterator[str]:
+        """Yield whether the type of an answer is compared with one that the tests have another of."""
+        for made, wanted in ((one, other), (other, one)):
+            if _is_type(made) and any(map(self._is_answer, made.args)):  # type: ignore[attr-defined]
+                each = wanted.elts if isinstance(wanted, ast.Tuple | ast.List) else [wanted]
+                for name in sorted(_WIDENED.intersection(map(last_name, each))):
+                    yield f"asks for the exact type {name}"
 
     def _is_own_text(self, node: ast.expr) -> bool:
         """Tell whether an expression is `str` or `repr` of an answer."""
@@ -304,6 +359,14 @@ class FunctionsOnly:
         elif not isinstance(around, _KEEPING):
             return [f"uses {node.id} as more than a function"]
         return ()
+
+
+def _called_by(node: ast.Call) -> list[ast.expr]:
+    """Return the arguments that a function of a library calls: `f` in `map(f, x)` and `max(x, key=f)`."""
+    name = last_name(node.func)
+    place = 1 if name in _CALLED_SECOND else 0
+    found = node.args[place : place + 1] if name in _CALLING else []
+    return [*found, *(each.value for each in node.keywords if each.arg == "key")]
 
 
 def _is_singleton(node: ast.expr) -> bool:

@@ -50,7 +50,7 @@ _STATEFUL = {
     "time": ["tzset"],
     "types": ["ModuleType", "FunctionType", "CodeType"],
     "unittest": ["mock", "IsolatedAsyncioTestCase"],
-    "functools": ["singledispatch", "wraps", "update_wrapper", "lru_cache", "cache"],
+    "functools": ["singledispatch", "wraps", "update_wrapper"],
     "typing": ["get_type_hints"],
 }
 _BUILTINS = frozenset(
@@ -64,7 +64,9 @@ _EXITS = frozenset(
         "SystemExit KeyboardInterrupt GeneratorExit BaseException CancelledError StopAsyncIteration"
     )
 )
-_OBSERVING = frozenset(_words("assertLogs assertNoLogs assertWarns assertWarnsRegex"))
+_OBSERVING = frozenset(
+    _words("assertLogs assertNoLogs assertWarns assertWarnsRegex cache_clear cache_info")
+)
 _WARNINGS = "Warning"
 
 
