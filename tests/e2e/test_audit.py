@@ -90,7 +90,11 @@ def test_every_planted_fault_is_found_and_nothing_else(service: Service, tmp_pat
     assert levels["sound"][0] == "separated"
     assert levels["half"][0] == "separated"
     assert levels["shared"] == ("in_process", "tests.0 uses inspect")
-    assert "levels of asserts" in said.stdout
+    assert "9 separated, 2 in_process" in said.stdout, said.stdout
+    clear = {task["id"]: task["clear_expectations"] for task in found["tasks"]}
+    assert (clear["sound"], clear["half"], clear["reads"], clear["vacuous"]) == (2, 2, 1, 0)
+    fields = {task["id"]: task["fields"] for task in found["tasks"] if task["fields"]}
+    assert fields == {"objects": {"integrity": "in_process"}}
     details = {task["id"]: task["findings"] for task in found["tasks"]}
     assert "test 1" in details["flaky"][0]["detail"]
     assert "empty program" in details["vacuous"][0]["detail"]

@@ -29,7 +29,7 @@ from proctor_service.cli.console import aside, plain, print_list, progress, scre
 from proctor_service.cli.failures import TROUBLE, UNSOUND, Trouble, friendly
 from proctor_service.cli.judging import Attempt, judged
 from proctor_service.cli.problems import Dataset, Split, problems_of
-from proctor_service.cli.reports import LEVELS, TITLES, Examined, ProblemReport, analysis_of
+from proctor_service.cli.reports import LEVELS, TITLES, Examined, ProblemReport, reading_of
 from proctor_service.cli.reports import report as report_of
 from proctor_service.cli.target import AllowDegraded, Url, client_errors, connected
 from proctor_service.cli.version import service_version
@@ -119,7 +119,7 @@ def _examine(
     client: Client, tasks: Sequence[Task], form: Format, repeat: int, console: Console
 ) -> list[Examined]:
     """Judge references and check programs; return the results in the order of the tasks."""
-    examined = {task.place: Examined(task, analysis=analysis_of(task)) for task in tasks}
+    examined = {task.place: Examined(task, reading=reading_of(task)) for task in tasks}
     checks = {task.place: checks_of(task) for task in tasks}
     # Run by run, so that time passes between the runs of a problem.
     references = [
@@ -160,10 +160,15 @@ def _show(
     table = Table.grid(padding=(0, 2))
     table.add_row("problems", str(len(examined)))
     table.add_row("references", f"{references}, judged {repeat} times each")
-    levels = Counter(each.analysis.level for each in examined if each.analysis)
-    if levels:
+    levels = Counter(each.level for each in examined)
+    if any(levels[level] for level in LEVELS):
         said = ", ".join(f"{levels[level]} {level}" for level in LEVELS if levels[level])
-        table.add_row("levels of asserts", said)
+        table.add_row("levels", said)
+    controlled = sum(bool(each.reading and each.reading.clear_expectations) for each in examined)
+    table.add_row("with a clear expectation", f"{controlled}, for a negative control")
+    bearing = sum("negative_control" in each.fields for each in examined)
+    if bearing:
+        table.add_row("can bear", f'{bearing}, `"negative_control": "verdict"`')
     for kind, title in TITLES.items():
         style = "red" if counts[kind] and ProblemReport(kind, "").harms else ""
         table.add_row(title, Text(str(counts[kind]), style=style))

@@ -14,7 +14,8 @@ from proctor_client.datasets.tasks import Task
 from proctor_service.cli.checks import EMPTY, EQUAL
 from proctor_service.cli.judging import message_of
 from proctor_service.errors import InvalidTask
-from proctor_service.judge.analysis.levels import Analysis, analyse
+from proctor_service.judge.analysis.levels import analyse
+from proctor_service.judge.control.graders import clear_expectations
 from proctor_service.judge.verdict import OBJECT_FOR_DATA
 
 Kind = Literal[
@@ -49,18 +50,35 @@ _INVALID = "invalid_task"
 _SUBMISSION: TypeAdapter[wire.Submission] = TypeAdapter(wire.Submission)
 
 
-def analysis_of(task: Task) -> Analysis | None:
-    """Return the analysis of a problem's tests; None for broken tests and for other graders.
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the text of a problem's tests tells, before anything runs.
 
-    Only `asserts` graders are analysed.
+    `level`: None where it follows from the kind of the grader alone. `clear_expectations`: how many expected
+    values a negative control can change.
     """
-    grader = _SUBMISSION.validate_python({**task.fields, "completion": ""}).grader
-    if not isinstance(grader, wire.AssertsGrader):
+
+    level: wire.Integrity | None
+    reason: str
+    clear_expectations: int
+
+
+def reading_of(task: Task) -> Reading | None:
+    """Return what the tests' text tells; None for broken tests."""
+    submission = _SUBMISSION.validate_python({**task.fields, "completion": ""})
+    grader, language = submission.grader, submission.language
+    if grader is None:
         return None
+    source = task.reference if isinstance(task.reference, str) else ""
     try:
-        return analyse(grader)
+        level: wire.Integrity | None = None
+        reason = ""
+        if isinstance(grader, wire.AssertsGrader):
+            analysis = analyse(grader)
+            level, reason = analysis.level, analysis.reason
     except InvalidTask:
         return None
+    return Reading(level, reason, clear_expectations(grader, source, language))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +101,22 @@ class Examined:
     task: Task
     reference: list[wire.Result] = field(default_factory=list)
     checks: dict[str, wire.Result] = field(default_factory=dict)
-    analysis: Analysis | None = None
+    reading: Reading | None = None
+
+    @property
+    def level(self) -> str | None:
+        """Level of the tests, from their text, or else from the results."""
+        stated = self.reading.level if self.reading else None
+        return stated or next((run.integrity for run in self.reference), None)
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """Fields that the problem needs, or can bear, in a task."""
+        if any(OBJECT_FOR_DATA in run.hack_signals for run in self.reference):
+            return {"integrity": "in_process"}
+        if self.reference and {run.negative_control for run in self.reference} == {"clear"}:
+            return {"negative_control": "verdict"}
+        return {}
 
     @property
     def seconds(self) -> list[float]:
@@ -115,12 +148,12 @@ class Examined:
         if self.negative_control == "caught":
             detail = "cannot bear the negative control `verdict`"
             found.append(ProblemReport("passes_wrong_tests", detail))
-        return [*found, *self._of_analysis()]
+        return [*found, *self._of_reading()]
 
-    def _of_analysis(self) -> Iterator[ProblemReport]:
-        analysis = self.analysis
-        if analysis is not None and analysis.level == "in_process":
-            yield ProblemReport("shared_process", analysis.reason)
+    def _of_reading(self) -> Iterator[ProblemReport]:
+        reading = self.reading
+        if reading is not None and reading.level == "in_process":
+            yield ProblemReport("shared_process", reading.reason)
 
     def _of_reference(self) -> list[ProblemReport]:
         runs = [run for run in self.reference if run.error is None]
@@ -182,9 +215,11 @@ def report(examined: Sequence[Examined], slow_seconds: float) -> list[dict[str, 
         {
             "id": each.task.id,
             "place": each.task.place,
-            "level": None if each.analysis is None else each.analysis.level,
-            "level_reason": None if each.analysis is None else each.analysis.reason,
+            "level": each.level,
+            "level_reason": each.reading.reason if each.reading else "",
+            "clear_expectations": each.reading.clear_expectations if each.reading else 0,
             "negative_control": each.negative_control,
+            "fields": each.fields,
             "findings": [
                 {"kind": report.kind, "harms": report.harms, "detail": report.detail}
                 for report in each.reports(slow_seconds)

@@ -6,7 +6,7 @@ The rules here hold for every language; `Dialect` writes the values of one.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal as OneOf
 from typing import Protocol
@@ -123,11 +123,11 @@ def changed(
     texts: Mapping[str, str],
     expectations: Sequence[Expectation],
     seed: bytes,
-    dialect_of: Callable[[str], Dialect],
+    dialects: Mapping[str, Dialect],
 ) -> dict[str, str] | None:
     """Return the texts with other expected values, or None without a clear expectation.
 
-    `dialect_of`: the dialect of each text.
+    `dialects`: of each text.
 
     One expectation, and by an even coin each other one, becomes another value: a program that cheats in a
     part of the tests alone is found in some draws. The other value is by an even coin one that the suite
@@ -135,13 +135,7 @@ def changed(
     several of the suite's values (7 modulo 5).
     """
     draw = Draw(seed)
-    dialects = {part: dialect_of(part) for part in texts}
-    usable = [each for each in expectations if each.tolerance.bears()]
-    usable = [
-        each
-        for each in usable
-        if _far(each, texts[each.part], draw, dialects[each.part]) is not None
-    ]
+    usable = clear(texts, expectations, dialects, draw)
     if not usable:
         return None
     surely_far = draw.below(len(usable), "far")
@@ -161,6 +155,20 @@ def changed(
         if edit is not None:
             found.setdefault(each.part, []).append(edit)
     return {**texts, **{part: edited(texts[part], edits) for part, edits in found.items()}}
+
+
+def clear(
+    texts: Mapping[str, str],
+    expectations: Sequence[Expectation],
+    dialects: Mapping[str, Dialect],
+    draw: Draw,
+) -> list[Expectation]:
+    """Return the expectations that have a value far away, outside the tolerance."""
+    return [
+        each
+        for each in expectations
+        if each.tolerance.bears() and _far(each, texts[each.part], draw, dialects[each.part])
+    ]
 
 
 def edited(text: str, edits: Sequence[Edit]) -> str:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from proctor_client.wire import AssertsGrader, CommandGrader, ExecGrader, Grader, PytestGrader
 from proctor_service.guest.same_process.pytest_reporter import SETTINGS, files_to_collect
 from proctor_service.judge.analysis.suite import parse_suite
 from proctor_service.judge.control import grammar_suites
-from proctor_service.judge.control.expectations import changed
+from proctor_service.judge.control.expectations import Dialect, Draw, Expectation, changed, clear
 from proctor_service.judge.control.grammar_suites import Text, Written
 from proctor_service.judge.control.grammar_tables import GRAMMARS
 from proctor_service.judge.control.python_literals import PYTHON
@@ -57,37 +58,66 @@ def _is_plain(grader: Grader) -> bool:
     return True
 
 
+@dataclass(frozen=True, slots=True)
+class Tests:
+    """Texts of a grader's tests, their clear expectations, and how other texts make a grader.
+
+    `made`: returns None for texts that do not compile.
+    """
+
+    texts: Mapping[str, str]
+    expectations: Sequence[Expectation]
+    dialects: Mapping[str, Dialect]
+    made: Callable[[dict[str, str]], Grader | None]
+
+
 def changed_grader(submission: Submission, number: int) -> Grader | None:
     """Return the grader with other expected values; None without a clear expectation.
 
     `number`: of the draw. The grader's tests have passed, so they parse.
     """
     try:
-        return _changed(submission, seed_of(submission, number))
+        tests = _tests(submission.grader, submission.source, submission.language)
+        if tests is None:
+            return None
+        seed = seed_of(submission, number)
+        found = changed(tests.texts, tests.expectations, seed, tests.dialects)
+        return None if found is None else tests.made(found)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
 
-def _changed(submission: Submission, seed: bytes) -> Grader | None:
-    match submission.grader:
-        case AssertsGrader() as grader:
-            return _asserts(grader, submission.source, seed)
-        case ExecGrader() as grader if submission.language == "python":
-            return _exec(grader, submission.source, seed)
-        case PytestGrader(files=files) | CommandGrader(runner="pytest", files=files) as grader:
-            texts = _pytest(files, seed)
-            return None if texts is None else grader.model_copy(update={"files": texts})
-        case ExecGrader() as grader:
+def clear_expectations(grader: Grader, source: str, language: str) -> int:
+    """Return how many expected values of a grader's tests a negative control can change.
+
+    `source`, `language`: of the submission.
+    """
+    try:
+        tests = _tests(grader, source, language)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return 0
+    if tests is None:
+        return 0
+    return len(clear(tests.texts, tests.expectations, tests.dialects, Draw(b"")))
+
+
+def _tests(grader: Grader, source: str, language: str) -> Tests | None:
+    match grader:
+        case AssertsGrader():
+            return _asserts(grader, source)
+        case ExecGrader() if language == "python":
+            return _exec(grader, source)
+        case PytestGrader(files=files) | CommandGrader(runner="pytest", files=files):
+            return _pytest(grader, files)
+        case ExecGrader():
             own = {"tests": grader.tests}
-            texts = _by_grammar(own, [grader.setup], submission.language, None, seed)
-            return None if texts is None else grader.model_copy(update=texts)
-        case CommandGrader(runner=str() as runner, files=files) as grader:
-            texts = _by_grammar(files, (), RUNNER_LANGUAGES[runner], runner, seed)
-            return None if texts is None else grader.model_copy(update={"files": texts})
+            return _by_grammar(grader, own, [grader.setup], language, None)
+        case CommandGrader(runner=str() as runner, files=files):
+            return _by_grammar(grader, files, (), RUNNER_LANGUAGES[runner], runner)
     return None
 
 
-def _asserts(grader: AssertsGrader, source: str, seed: bytes) -> Grader | None:
+def _asserts(grader: AssertsGrader, source: str) -> Tests | None:
     texts = {f"tests.{index}": text for index, text in enumerate(grader.tests)}
     if _are_long([*texts.values(), grader.setup]):
         return None
@@ -99,25 +129,26 @@ def _asserts(grader: AssertsGrader, source: str, seed: bytes) -> Grader | None:
             Module(part, text, test.tree, frozenset(functions), frozenset(cases), awaits=True)
         )
     suite = Suite(tuple(modules), (syntax_tree(grader.setup),), words_of(source))
-    found = _others(texts, suite, seed)
-    if found is None:
-        return None
-    # The level of the second run is that of the first one, whatever the other values are.
-    return grader.model_copy(
-        update={"tests": [found[part] for part in texts], "integrity": "in_process"}
-    )
+
+    def made(found: dict[str, str]) -> Grader:
+        # The level of the second run is that of the first one, whatever the other values are.
+        return grader.model_copy(
+            update={"tests": [found[part] for part in texts], "integrity": "in_process"}
+        )
+
+    return _of_python(texts, suite, made)
 
 
-def _exec(grader: ExecGrader, source: str, seed: bytes) -> Grader | None:
+def _exec(grader: ExecGrader, source: str) -> Tests | None:
     if _are_long([grader.setup, grader.tests]):
         return None
     module = Module("tests", grader.tests, syntax_tree(grader.tests), is_main=True)
     suite = Suite((module,), (syntax_tree(grader.setup),), words_of(source))
-    found = _others({"tests": grader.tests}, suite, seed)
-    return None if found is None else grader.model_copy(update={"tests": found["tests"]})
+    own = {"tests": grader.tests}
+    return _of_python(own, suite, lambda found: grader.model_copy(update=found))
 
 
-def _pytest(files: Mapping[str, str], seed: bytes) -> dict[str, str] | None:
+def _pytest(grader: PytestGrader | CommandGrader, files: Mapping[str, str]) -> Tests | None:
     if _are_long(files.values()) or any(path.rpartition("/")[2] in SETTINGS for path in files):
         return None
     collected = {path.removeprefix("./") for path in files_to_collect(dict(files))}
@@ -128,13 +159,29 @@ def _pytest(files: Mapping[str, str], seed: bytes) -> dict[str, str] | None:
             modules.append(
                 Module(path, text, syntax_tree(text), by_pytest=True, has_tests=has_tests)
             )
-    return _others(files, Suite(tuple(modules)), seed)
+    suite = Suite(tuple(modules))
+    return _of_python(files, suite, lambda found: grader.model_copy(update={"files": found}))
+
+
+def _of_python(
+    texts: Mapping[str, str], suite: Suite, made: Callable[[dict[str, str]], Grader]
+) -> Tests:
+    def made_of_compiling(found: dict[str, str]) -> Grader:
+        for module in suite.modules:
+            syntax_tree(found[module.part])
+        return made(found)
+
+    return Tests(texts, expectations(suite), dict.fromkeys(texts, PYTHON), made_of_compiling)
 
 
 def _by_grammar(
-    files: Mapping[str, str], beside: Sequence[str], language: str, runner: str | None, seed: bytes
-) -> dict[str, str] | None:
-    """Return the texts with other expected values, for a language that tree-sitter parses."""
+    grader: ExecGrader | CommandGrader,
+    files: Mapping[str, str],
+    beside: Sequence[str],
+    language: str,
+    runner: str | None,
+) -> Tests | None:
+    """Return the tests in a language that tree-sitter parses."""
     if not grammar_suites.is_known(language) or _are_long([*files.values(), *beside]):
         return None
     if not all(_TEST_FILES[runner].fullmatch(part) for part in files):
@@ -144,14 +191,15 @@ def _by_grammar(
     known = [each for each in (*texts, *others) if each is not None]
     if len(known) < len(texts) + len(others):
         return None
-    expectations = grammar_suites.expectations(
-        known[: len(texts)], known[len(texts) :], language, runner
-    )
+    found = grammar_suites.expectations(known[: len(texts)], known[len(texts) :], language, runner)
     grammar = GRAMMARS[language]
-    found = changed(files, expectations, seed, lambda part: Written(files, part, grammar))
-    if found is None or not all(grammar_suites.parses(text, language) for text in found.values()):
-        return None
-    return found
+
+    def made(other: dict[str, str]) -> Grader | None:
+        if not all(grammar_suites.parses(text, language) for text in other.values()):
+            return None
+        return grader.model_copy(update=other if runner is None else {"files": other})
+
+    return Tests(files, found, {part: Written(text, grammar) for part, text in files.items()}, made)
 
 
 _TEST_FILES: Mapping[str | None, re.Pattern[str]] = MappingProxyType(
@@ -164,15 +212,6 @@ _TEST_FILES: Mapping[str | None, re.Pattern[str]] = MappingProxyType(
     }
 )
 """Files of each runner whose tests are certain to run; a grader with other files, too, has no control."""
-
-
-def _others(texts: Mapping[str, str], suite: Suite, seed: bytes) -> dict[str, str] | None:
-    """Return the texts with other expected values; None if there are none, or they do not compile."""
-    found = changed(texts, expectations(suite), seed, lambda _: PYTHON)
-    if found is not None:
-        for module in suite.modules:
-            syntax_tree(found[module.part])
-    return found
 
 
 def _are_long(texts: Iterable[str]) -> bool:

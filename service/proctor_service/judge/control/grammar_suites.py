@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -352,8 +352,8 @@ def _number(expression: Expression) -> float | None:
 class Written:
     """The dialect of a language with a grammar: a scalar is changed within its text."""
 
-    def __init__(self, texts: Mapping[str, str], part: str, grammar: Grammar) -> None:
-        self._text = texts[part]
+    def __init__(self, text: str, grammar: Grammar) -> None:
+        self._text = text
         self._is_narrow = grammar.is_narrow
 
     def far(self, scalar: Scalar, tolerance: Tolerance, draw: Draw) -> str | None:
