@@ -119,7 +119,7 @@ def test_a_machine_that_starts_no_process_for_a_while_costs_no_reward(
         backend = local(service)
         with monkeypatch.context() as short:
             short.setattr("proctor_service.sandbox.local.spawn.subprocess.Popen", refuse)
-            service.until(lambda: not backend.busy_slots() and bool(backend.waiting_slots()))
+            service.until(lambda: backend.census().keys() == {"ready"})  # none is on its way
             for pid in (backend.zygote(), *backend.waiting_slots()):
                 kill(pid)
             [result] = ask(service, item)
