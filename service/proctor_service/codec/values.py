@@ -37,7 +37,8 @@ _encode: Any = _make and _make(
     None, None, json.encoder.encode_basestring_ascii, None, ":", ",", False, False, True
 )
 _slow_dumps = json.JSONEncoder(check_circular=False, separators=(",", ":")).encode
-_loads = json.JSONDecoder().decode
+_decoder: Any = json.JSONDecoder()
+_scan, _decode = _decoder.scan_once, _decoder.decode
 _MOST_MESSAGE_BYTES = 1 << 17
 
 
@@ -50,6 +51,17 @@ def dumps(wire: Any) -> bytes:
     if len(text) >= MAX_LINE_BYTES:
         raise ValueTooLarge("the value is too large")
     return text.encode("ascii") + b"\n"
+
+
+def _loads(text: str) -> Any:
+    """Return the value of a JSON text. Raises ValueError or RecursionError."""
+    try:
+        value, end = _scan(text, 0)  # `decode` looks for white space first, which costs as much
+        if end == len(text):
+            return value
+    except StopIteration:
+        pass
+    return _decode(text)
 
 
 def loads(line: bytes) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 _read, _write, _getpid = os.read, os.write, os.getpid
-_CHUNK = 1 << 16
+_CHUNK = 1 << 12
 _MOST_AT_ONCE = 1 << 20
 BEGAN = b"!began\n"
 """Line sent right before the first statement of the submission runs, or before its text is parsed.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from ..codec import values
 from .channel import Channel
 from .script import Left, exit_code, explain, flush_all, leave, load_job
+
+_NO_KEYWORDS = ["d"]
 
 
 def run_calls(channel: Channel, job: dict[str, Any]) -> None:
@@ -25,8 +25,8 @@ def answer_calls(channel: Channel, job: dict[str, Any]) -> None:
     keywords]`. A call `[target]` keeps the object that its target names: the number of this call is the
     target of later calls.
     """
-    line = channel.receive() or b""
-    call = _decoded(line)  # before the program: a failure of Proctor's decoder is no verdict
+    # Before the program: a failure of Proctor's decoder is no verdict.
+    call: Any = _decoded(channel.receive() or b"")
     try:
         namespace = load_job(channel, job)
     except Left:
@@ -40,15 +40,14 @@ def answer_calls(channel: Channel, job: dict[str, Any]) -> None:
     unsent = values.dumps(["loaded"])
     kept: dict[int, Any] = {}
     for index in range(job["count"]):
-        received: bytes | None = b""
         if index:
             channel.send(unsent)
             unsent = b""
             received = channel.receive()
             if received is None:
                 return
-        given = partial(_decoded, received) if received else lambda: call
-        answer, goes_on = _answer(index, given, namespace, kept, bool(job.get("plain_arrays")))
+            call = received
+        answer, goes_on = _answer(index, call, namespace, kept, bool(job.get("plain_arrays")))
         unsent += answer
         if not goes_on:
             channel.send(unsent)
@@ -58,21 +57,24 @@ def answer_calls(channel: Channel, job: dict[str, Any]) -> None:
 
 
 def _decoded(line: bytes) -> list[Any]:
-    """Return the target of a call, and its decoded arguments."""
+    """Return the target of a call, and its decoded arguments.
+
+    No decoder for a call without keywords: each function that a sandbox is the first to run costs pages.
+    """
     target, *given = values.loads(line)
-    return [target, *map(values.decode, given)]
+    return [target, *[values.decode(part) if part != _NO_KEYWORDS else {} for part in given]]
 
 
 def _answer(
     index: int,
-    call: Callable[[], list[Any]],
+    call: Any,
     namespace: dict[str, Any],
     kept: dict[int, Any],
     plain_arrays: bool,
 ) -> tuple[bytes, bool]:
     """Return the line that answers a call, and False if the program ended itself."""
     try:
-        target, *given = call()
+        target, *given = call if type(call) is list else _decoded(call)
         callee = callee_of(target, namespace, kept)
         if given:
             args, kwargs = given

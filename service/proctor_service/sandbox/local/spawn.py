@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from proctor_service.errors import StartError
 from proctor_service.sandbox.local.bundle import BOOT, start_message
+from proctor_service.sandbox.local.zygote import BIND_NOW
 
 START_SECONDS = 60.0
 _END_SECONDS = 5.0
@@ -110,7 +111,7 @@ class Spawner:
             on_failure.callback(orders.close)
             self._process = subprocess.Popen(
                 [launch.python, "-P", "-s", "-S", "-c", BOOT, str(theirs.fileno())],
-                env=launch.environment,
+                env={**launch.environment, BIND_NOW: "1"},
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.PIPE,
                 # Pipes, as in a sandbox: Python checks only once if its streams can seek.
