@@ -17,6 +17,8 @@ from proctor_client.wire.base import (
     Ending,
     ErrorReason,
     Extract,
+    ExtractName,
+    ExtractRule,
     Integrity,
     Level,
     NegativeControl,
@@ -44,6 +46,7 @@ from proctor_client.wire.graders import (
     Runner,
     StdioCase,
     StdioGrader,
+    Tolerance,
 )
 from proctor_client.wire.jobs import (
     GroupFigures,
@@ -67,6 +70,8 @@ from proctor_client.wire.journal import (
     RolloutRecord,
 )
 from proctor_client.wire.rewards import (
+    Code,
+    Compiler,
     Failure,
     ItemError,
     Limits,
@@ -118,7 +123,9 @@ __all__ = [
     "Call",
     "CallsGrader",
     "Capacity",
+    "Code",
     "CommandGrader",
+    "Compiler",
     "ControlOutcome",
     "CustomTool",
     "DefaultLimits",
@@ -136,6 +143,8 @@ __all__ = [
     "ExecResult",
     "ExecStats",
     "Extract",
+    "ExtractName",
+    "ExtractRule",
     "Failure",
     "GradeRequest",
     "Grader",
@@ -189,6 +198,7 @@ __all__ = [
     "SummaryLine",
     "TaskFigures",
     "Tests",
+    "Tolerance",
     "Tool",
     "ToolFunction",
     "ToolsAgent",

@@ -62,7 +62,7 @@ Scoring = Literal["all", "fraction"]
 NegativeControl = Literal["off", "signal", "verdict"]
 ControlOutcome = Literal["clear", "caught", "none"]
 Priority = Literal["evaluation", "training"]
-Extract = Literal["auto", "xml", "fence", "none"]
+ExtractName = Literal["auto", "xml", "fence", "none"]
 
 SandboxStatus = Literal["pending", "running", "stopped", "failed"]
 Ending = Literal[
@@ -126,6 +126,22 @@ class Request(Bounded):
     """Base of the client's requests: unknown fields are rejected, values are frozen."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ExtractRule(Request):
+    """Where the code of a completion is, in place of a name: inside a tag, in a fenced block, or both."""
+
+    tags: list[str] = Field(
+        [],
+        max_length=16,
+        description="Names: the last `<name>`, closed or not, is what is looked at.",
+    )
+    fence: Literal["last", "first", "none"] = Field(
+        "last", description="Which fenced block is the code; `none`: the text as it is."
+    )
+
+
+Extract: TypeAlias = ExtractName | ExtractRule
 
 
 class Response(BaseModel):

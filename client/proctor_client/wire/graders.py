@@ -19,7 +19,15 @@ from proctor_client.wire.base import (
 )
 
 Runner = Literal["cargo_test", "go_test", "jest", "junit", "pytest"]
+_TOLERANCE = "For numbers with a fraction. A number `t` allows `t * max(1, |expected|)`."
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class Tolerance(Request):
+    """How far a number may be from the expected one: `absolute + relative * |expected|`."""
+
+    absolute: float = Field(0.0, ge=0, allow_inf_nan=False)
+    relative: float = Field(0.0, ge=0, allow_inf_nan=False)
 
 
 class _Grader(Request):
@@ -30,6 +38,9 @@ class ExecGrader(_Grader):
     """Program run: passes when the program reaches its end and exits with code 0."""
 
     kind: Literal["exec"]
+    entry_point: str | None = Field(
+        None, description="The function that `prompt_code` begins; no other field needs it."
+    )
     empty_stderr: bool = Field(
         False,
         description="Also nothing may be on stderr: JavaScript's `console.assert` writes there, and "
@@ -46,6 +57,9 @@ class ExecGrader(_Grader):
     )
 
 
+Method = Literal["as_named", "either"]
+
+
 class AssertsGrader(_Grader):
     """Test statements, in the form of MBPP and HumanEval: passes when every statement holds."""
 
@@ -53,7 +67,13 @@ class AssertsGrader(_Grader):
     tests: list[str] = Field(min_length=1, max_length=4096, description="Python statements.")
     setup: str = Field("", description="Python that runs after the submission, before the tests.")
     entry_point: str | None = Field(
-        None, description="The function that a `check(candidate)` among the tests is called with."
+        None,
+        description="The function that a `check(candidate)` among the tests is called with: `f`, "
+        "`Solution().f` or `Solution.f`.",
+    )
+    method: Method = Field(
+        "as_named",
+        description="`either`: the function `f`, or else `Solution().f`, as the submission has it.",
     )
     integrity: Integrity | None = Field(
         None,
@@ -74,16 +94,34 @@ class CallsGrader(_Grader):
     """Function calls: passes when each call of `entry_point` returns the expected value."""
 
     kind: Literal["calls"]
-    entry_point: str = Field(min_length=1)
+    entry_point: str = Field(
+        min_length=1, description="`f`, `Solution().f` or `Solution.f`; each call has a new object."
+    )
+    method: Method = Field(
+        "as_named",
+        description="`either`: the function `f`, or else `Solution().f`, as the submission has it.",
+    )
     cases: list[Call] = Field(min_length=1, max_length=4096)
-    tolerance: float = Field(0.0, ge=0, description="Relative and absolute, for floats.")
+    equality: Literal["json", "python"] = Field(
+        "json",
+        description="`json`: tuples and arrays equal lists, and keys are compared in their JSON form. "
+        "`python`: as Python's `==`.",
+    )
+    tolerance: float | Tolerance = Field(0.0, union_mode="left_to_right", description=_TOLERANCE)
 
 
 class StdioCase(Request):
     """One run of the program: its standard input and the expected standard output."""
 
     stdin: str = ""
-    stdout: str
+    stdout: str | list[str] = Field(description="Expected output, or a list of accepted ones.")
+    argv: Arguments = Field(default_factory=list, description="Arguments of the program.")
+    files: Texts = Field(
+        default_factory=dict, description="Path to text; written into the sandbox of this case."
+    )
+    output_file: str | None = Field(
+        None, min_length=1, description="File that has the output, in place of standard output."
+    )
 
 
 class StdioGrader(_Grader):
@@ -91,8 +129,11 @@ class StdioGrader(_Grader):
 
     kind: Literal["stdio"]
     cases: list[StdioCase] = Field(min_length=1, max_length=4096)
-    compare: Literal["tokens", "lines", "exact"] = "tokens"
-    tolerance: float = Field(0.0, ge=0, description="Relative and absolute, for numeric tokens.")
+    compare: Literal["tokens", "lines", "exact"] = Field(
+        "tokens", description="`tokens`: words between ASCII white space."
+    )
+    ignore_case: bool = Field(False, description="Letters in upper and lower case are equal.")
+    tolerance: float | Tolerance = Field(0.0, union_mode="left_to_right", description=_TOLERANCE)
 
 
 class PytestGrader(_Grader):

@@ -70,8 +70,23 @@ _SUMMARY: dict[str, JsonValue] = {
 class Limits(Request):
     """Resource limits of one submission. An omitted field has the server's default."""
 
-    cpu_seconds: float | None = Field(None, gt=0, description="CPU time of all its processes.")
-    wall_seconds: float | None = Field(None, gt=0, description="Wall time in which it idled.")
+    cpu_seconds: float | None = Field(
+        None,
+        gt=0,
+        description="CPU time of all its processes for one test: a call, a statement, a test function or "
+        "a case.",
+    )
+    wall_seconds: float | None = Field(
+        None, gt=0, description="Wall time in which it idled, for one test."
+    )
+    total_cpu_seconds: float | None = Field(
+        None,
+        gt=0,
+        description="CPU time for all tests together. Default: ten times that of one test; for `stdio` none.",
+    )
+    total_wall_seconds: float | None = Field(
+        None, gt=0, description="Idle time for all tests together, with the same default."
+    )
     memory_mb: int | None = Field(None, gt=0, description="Memory of all its processes together.")
     output_kb: int | None = Field(None, gt=0, description="Kept of stdout, and of stderr.")
     processes: int | None = Field(None, gt=0, description="Processes and threads at once.")
@@ -88,11 +103,36 @@ class Message(Bounded):
     content: str | Annotated[list[JsonObject], Field(max_length=MAX_MESSAGES)] | None = None
 
 
+class Compiler(Request):
+    """Options of a compiler, each from the list of the service (`PROCTOR_COMPILER_FLAGS`)."""
+
+    standard: str | None = Field(None, max_length=64, description="Such as `gnu++20`.")
+    defines: list[str] = Field([], max_length=64, description="Such as `LOCAL` or `N=5`.")
+    flags: list[str] = Field([], max_length=64, description="Such as `-O3`.")
+
+
 Messages: TypeAlias = Annotated[list[Message], Field(max_length=MAX_MESSAGES)]
 
 
-class Submission(Request):
-    """One completion to judge."""
+class Code(Request):
+    """What is put around the code of a completion, in its language; part of the task."""
+
+    prelude: str | None = Field(
+        None, description="Source before the submission: imports, helpers, a recursion limit."
+    )
+    prompt_code: str | None = Field(
+        None,
+        description="Code that the completion may go on with: a body, a whole function, or a whole file. "
+        "The grader names the `entry_point`.",
+    )
+    suffix_code: str | None = Field(
+        None, description="Code behind a completion that fills in the middle."
+    )
+    compiler: Compiler | None = None
+
+
+class Submission(Code):
+    """One completion to judge. A field that the request has, too, is in place of the request's."""
 
     id: str | None = Field(None, description="Echoed.")
     completion: str | Messages = Field(
@@ -106,11 +146,15 @@ class Submission(Request):
         default_factory=dict, description="Path to text; written into the sandbox first."
     )
     language: str = "python"
+    extract: Extract | None = None
     environment: str | None = Field(None, description="Instead of the request's.")
+    prompt: str | Messages | None = Field(
+        None, description="What the policy saw; for the journal, never judged."
+    )
     group: str | None = Field(None, description="Echoed: the prompt that a GRPO group shares.")
 
 
-class RewardRequest(Request):
+class RewardRequest(Code):
     """Body of POST /reward."""
 
     model_config = ConfigDict(
@@ -144,6 +188,9 @@ class RewardRequest(Request):
         description="Of a program that passed beside its tests: `signal` runs it once more, by other "
         "expected values, and reports the outcome; with `verdict` a program that passes two such draws "
         "has failed; `off`: no second run.",
+    )
+    prompt: str | Messages | None = Field(
+        None, description="What the policy saw; for the journal, never judged."
     )
     extract: Extract = "auto"
     tags: list[str] = Field([], max_length=64)

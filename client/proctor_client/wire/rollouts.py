@@ -30,7 +30,7 @@ from proctor_client.wire.base import (
     Verdict,
 )
 from proctor_client.wire.graders import Grader
-from proctor_client.wire.rewards import ItemError, Limits, Messages
+from proctor_client.wire.rewards import Code, ItemError, Limits, Messages
 
 _TRAJECTORY: dict[str, JsonValue] = {
     "task_id": "p1",
@@ -76,7 +76,7 @@ _SUMMARY: dict[str, JsonValue] = {
 }
 
 
-class RolloutTask(Request):
+class RolloutTask(Code):
     """One problem for the policy: the prompt, and the grader of the answer."""
 
     id: str

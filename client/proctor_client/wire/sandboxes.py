@@ -18,7 +18,7 @@ from proctor_client.wire.base import (
     Texts,
 )
 from proctor_client.wire.graders import Grader
-from proctor_client.wire.rewards import ItemError, Limits, Usage
+from proctor_client.wire.rewards import Code, ItemError, Limits, Usage
 
 _SANDBOX: dict[str, JsonValue] = {
     "id": "sb_1f0cb3c1d0a94b5c8e2f7a6d5b4c3e2a",
@@ -176,7 +176,7 @@ class ExecLine(Response):
     error: ItemError | None = None
 
 
-class GradeRequest(Request):
+class GradeRequest(Code):
     """Body of POST /sandboxes/{id}/grade. The submission is the sandbox's `solution.py`."""
 
     model_config = ConfigDict(
