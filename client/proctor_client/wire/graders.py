@@ -30,9 +30,7 @@ class Tolerance(Request):
     relative: float = Field(0.0, ge=0, allow_inf_nan=False)
 
 
-_Tolerance: TypeAlias = (
-    Annotated[float, Field(ge=0, allow_inf_nan=False)] | Tolerance
-)
+_Tolerance: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)] | Tolerance
 
 
 class _Grader(Request):

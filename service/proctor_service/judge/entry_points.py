@@ -3,7 +3,7 @@
     f                 a function
     Solution().f      a method of a new object
     Solution.f        a function or method that the class itself has
-    f, with either    the function `f`, or else `Solution().f`: the sandbox decides, from what the submission has
+    f, with either    the function `f`, or else `Solution().f`: the sandbox decides, where the submission is
 
 A target is the form in which a sandbox gets it (`guest/function_calls.py`).
 """
@@ -38,7 +38,9 @@ def target_of(entry_point: str) -> Any:
     """Return the target of a normal entry point. Raises InvalidTask for `a.b.f` and `Solution()`."""
     owner, dot, name = entry_point.rpartition(".")
     if "." in owner or name.endswith(")"):
-        raise InvalidTask(f"entry_point: {entry_point[:100]!r} is not f, Solution().f or Solution.f")
+        raise InvalidTask(
+            f"entry_point: {entry_point[:100]!r} is not f, Solution().f or Solution.f"
+        )
     if not dot:
         return name
     if owner.endswith("()"):

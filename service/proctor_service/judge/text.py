@@ -77,7 +77,9 @@ class Closeness:
         if not math.isfinite(got):
             return False
         scale = Fraction(self.least_scale) or abs(wanted)
-        return abs(Fraction(got) - wanted) <= Fraction(self.absolute) + Fraction(self.relative) * scale
+        return (
+            abs(Fraction(got) - wanted) <= Fraction(self.absolute) + Fraction(self.relative) * scale
+        )
 
 
 EXACT = Closeness()
