@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness import Service
+from harness import Service, running_service
 from judging import ask, judge, stdio
+
+from proctor_service.settings import Settings
 
 RANGES = """\
 #include <bits/stdc++.h>
@@ -17,11 +19,11 @@ int main() {
     cout << (s.contains(2) ? v[0] : -1) << endl;
 }
 """
-STANDARD = "#include <cstdio>\nint main() { printf(\"%ld\", __cplusplus); }"
-C_STANDARD = "#include <stdio.h>\nint main(void) { printf(\"%ld\", __STDC_VERSION__); return 0; }"
-JUDGE = "#include <stdio.h>\n#ifdef ONLINE_JUDGE\nint main() { printf(\"1\"); }\n#endif"
+STANDARD = '#include <cstdio>\nint main() { printf("%ld", __cplusplus); }'
+C_STANDARD = '#include <stdio.h>\nint main(void) { printf("%ld", __STDC_VERSION__); return 0; }'
+JUDGE = '#include <stdio.h>\n#ifdef ONLINE_JUDGE\nint main() { printf("1"); }\n#endif'
 DEFINED = '#include <stdio.h>\n#ifdef LOCAL\nint main() { printf("%d %g", N, EPS); }\n#endif'
-OPTIMISED = "#include <cstdio>\nint main() {\n#ifdef __OPTIMIZE__\n puts(\"1\");\n#else\n puts(\"0\");\n#endif\n}"
+OPTIMISED = '#include <cstdio>\nint main() {\n#ifdef __OPTIMIZE__\n puts("1");\n#else\n puts("0");\n#endif\n}'
 ROWS: list[tuple[str, str, dict[str, Any] | None, str]] = [
     ("cpp", RANGES, None, "1"),
     ("cpp", STANDARD, None, "202002"),
@@ -64,7 +66,11 @@ def test_tests_apart_are_compiled_the_same_way(service: Service) -> None:
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("cpp", {"standard": "gnu++98"}, "compiler.standard: no 'gnu++98' here, only: c++11, c++14"),
     ("cpp", {"standard": "c11"}, "compiler.standard: no 'c11' here, only: c++11"),
-    ("c", {"standard": "c++17"}, "compiler.standard: no 'c++17' here, only: c11, c17, gnu11, gnu17"),
+    (
+        "c",
+        {"standard": "c++17"},
+        "compiler.standard: no 'c++17' here, only: c11, c17, gnu11, gnu17",
+    ),
     ("cpp", {"flags": ["-march=native"]}, "compiler.flags.0: no '-march=native' here, only: -O0"),
     ("cpp", {"flags": ["-O2", "-std=c++17"]}, "compiler.flags.1: no '-std=c++17' here"),
     ("cpp", {"defines": ["f(x)=x"]}, "compiler.defines.0: 'f(x)=x' is not a name"),
@@ -87,9 +93,10 @@ def test_what_the_service_does_not_allow_is_refused_with_what_it_allows(service:
             assert answer.json()["error"]["message"].startswith(where + message), answer.text
 
 
-def test_a_standard_that_the_compiler_lacks_is_an_invalid_task(service: Service) -> None:
-    service.app.state.proctor.machine.settings.compiler_flags.append("-std=c++99")
+def test_a_standard_that_the_compiler_lacks_is_an_invalid_task() -> None:
+    settings = Settings(workers="0", compiler_flags=["-std=c++99"])
     item = {"completion": STANDARD, "language": "cpp", "grader": stdio(("", ""))}
-    (result,) = ask(service, {**item, "compiler": {"standard": "c++99"}})
+    with running_service(settings, judge=None) as service:
+        (result,) = ask(service, {**item, "compiler": {"standard": "c++99"}})
     assert result["error"]["reason"] == "invalid_task"
     assert "does not take c++99" in result["error"]["message"]

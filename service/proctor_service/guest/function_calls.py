@@ -26,8 +26,8 @@ def answer_calls(channel: Channel, job: dict[str, Any]) -> None:
     """Send `["loaded"]`, the result of each call, and `["done"]`; fewer if the program exits.
 
     The calls come one at a time, each after the result of the one before. A call is `[target, arguments,
-    keywords]`, or `[target, arguments, keywords, IS_JSON]` for plain JSON. A call `[target]` keeps the object that its target names: the number of this call is the
-    target of later calls.
+    keywords]`, or `[target, arguments, keywords, IS_JSON]` for plain JSON. A call `[target]` keeps the
+    object that its target names: the number of this call is the target of later calls.
     """
     # Before the program: a failure of Proctor's decoder is no verdict.
     call: Any = _decoded(channel.receive() or b"")

@@ -211,6 +211,7 @@ class Translation:
         elsewhere = environment != DEFAULT and grader.kind != "command"
         if language != PYTHON or has_runner or elsewhere:
             language = self.machine.language(language, grader, where, environment)
+        compiler = self._compiler(asked, language, where)
         if asked.files:
             check_files(asked.files, f"{where}.files")
         wanted = asked.limits or request.limits
@@ -238,7 +239,7 @@ class Translation:
                 asked.files,
                 environment=environment,
                 negative_control=asked.negative_control or request.negative_control,
-                compiler=self._compiler(asked, language, where),
+                compiler=compiler,
             )
             key = self._key(submission) if request.cache else None
         item = Item(
