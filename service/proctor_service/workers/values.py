@@ -5,6 +5,7 @@ from __future__ import annotations
 import marshal
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sized
+from dataclasses import replace
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
@@ -132,7 +133,8 @@ def submission_of(values: Values, graders: Graders) -> Submission:
     """Return the submission of `submission_values`."""
     source, grader, limits, *rest, compiler = values
     options = None if compiler is None else Compiler(**compiler)
-    return Submission(source, graders.decode(grader), Limits(*limits), *rest, compiler=options)
+    submission = Submission(source, graders.decode(grader), Limits(*limits), *rest)
+    return replace(submission, compiler=options)
 
 
 def judgement_values(judgement: Judgement) -> Values:

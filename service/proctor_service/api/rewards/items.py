@@ -264,7 +264,8 @@ class Translation:
         if compiler is not None:
             settings = self.machine.settings
             known = settings.languages.get(language)
-            check_compiler(compiler, known and known.dialect, settings.compiler_flags, at)
+            dialect = None if known is None else known.dialect
+            check_compiler(compiler, dialect, settings.compiler_flags, at)
         return compiler
 
     def _check_files_of(self, grader: Grader, where: str) -> None:
