@@ -249,7 +249,7 @@ BRANCHES: Mapping[str, frozenset[str]] = {
     "completion": frozenset({"str", "list[Message]"}),
     "prompt": frozenset({"str", "list[Message]"}),
     "stdout": frozenset({"str", "list[str]"}),
-    "tolerance": frozenset({"float", "Tolerance"}),
+    "tolerance": frozenset({"constrained-float", "Tolerance"}),
 }
 """Names that pydantic inserts after a field's name, for the tried branch of a union."""
 

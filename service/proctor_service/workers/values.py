@@ -25,6 +25,7 @@ from proctor_client.wire import (
     PytestGrader,
     StdioCase,
     StdioGrader,
+    Tolerance,
 )
 from proctor_service.errors import ProctorServiceError, SandboxLost
 from proctor_service.judge.submission import Judgement, Submission
@@ -77,6 +78,8 @@ class Graders:
             fields = dict(grader.__dict__)
             if "cases" in fields:
                 fields["cases"] = [each.__dict__ for each in fields["cases"]]
+            if isinstance(tolerance := fields.get("tolerance"), Tolerance):
+                fields["tolerance"] = tolerance.__dict__
             text = marshal.dumps((grader.kind, fields))
             known = self._encoded[id(grader)] = (grader, text)  # the reference keeps the id unique
             self._encoded_bytes += len(text)
@@ -93,6 +96,8 @@ class Graders:
             # Without a second validation: the values are those of a valid grader.
             if kind in _CASES:
                 fields["cases"] = [_CASES[kind].model_construct(**each) for each in fields["cases"]]
+            if isinstance(tolerance := fields.get("tolerance"), dict):
+                fields["tolerance"] = Tolerance.model_construct(**tolerance)
             made: Any = _GRADERS[kind].model_construct(**fields)
             grader = self._decoded[text] = made
             self._decoded_bytes += len(text)
