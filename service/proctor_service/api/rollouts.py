@@ -30,7 +30,12 @@ from proctor_service.api.body import parse_body, read_body
 from proctor_service.api.harbor import check_agent, check_verifier
 from proctor_service.api.jobs import Job, Work
 from proctor_service.api.responses import NDJSON, AnswerFormat, Line, job_response
-from proctor_service.api.rewards.checks import check_files, check_files_of, check_tags
+from proctor_service.api.rewards.checks import (
+    check_files,
+    check_files_of,
+    check_tags,
+    refuse_compiler,
+)
 from proctor_service.api.rewards.examples import rollout_docs
 from proctor_service.api.rewards.items import Machine, error_body
 from proctor_service.errors import Failure, InvalidRequest, JudgeFailed
@@ -89,6 +94,8 @@ class Planning:
         where = f"tasks.{number}"
         check_files(asked.files, f"{where}.files")
         check_files_of(asked.grader, f"{where}.grader")
+        if asked.compiler is not None:
+            refuse_compiler(f"{where}.compiler")
         environment = self._environment
         if asked.environment is not None:
             environment = self._machine.environment(asked.environment, f"{where}.environment")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import NoReturn
 
 from proctor_client.wire import (
     CommandGrader,
@@ -66,6 +67,11 @@ def check_tags(tags: Sequence[str]) -> None:
             raise InvalidRequest(f"tags.{index}: longer than {LONGEST_TAG_CHARACTERS} characters")
 
 
+def refuse_compiler(where: str) -> NoReturn:
+    """Raise InvalidRequest for options of a compiler with another language, such as that of an agent."""
+    raise InvalidRequest(f"{where}: for c and cpp alone")
+
+
 def check_compiler(
     compiler: Compiler, dialect: str | None, allowed: Sequence[str], where: str
 ) -> None:
@@ -74,7 +80,7 @@ def check_compiler(
     `dialect`: of gcc, for this language. `allowed`: flags, among them `-std=…`.
     """
     if dialect is None:
-        raise InvalidRequest(f"{where}: for c and cpp alone")
+        refuse_compiler(where)
     standards = [each.removeprefix("-std=") for each in allowed if each.startswith("-std=")]
     standards = [each for each in standards if ("++" in each) == ("++" in dialect)]
     if compiler.standard is not None and compiler.standard not in standards:

@@ -12,7 +12,7 @@ from contextlib import closing
 from proctor_client.wire import GradeRequest, HarborGrader
 from proctor_service.api.harbor import check_verifier
 from proctor_service.api.responses import Line
-from proctor_service.api.rewards.checks import check_files_of
+from proctor_service.api.rewards.checks import check_files_of, refuse_compiler
 from proctor_service.api.rewards.items import Machine
 from proctor_service.api.rewards.routes import RewardHandler
 from proctor_service.errors import FileMissing, FileRefused, SandboxEnded
@@ -50,6 +50,8 @@ class Gradings:
         Raises InvalidRequest.
         """
         check_files_of(asked.grader, "grader")
+        if asked.compiler is not None:
+            refuse_compiler("compiler")
         check_verifier(self._machine, asked.grader, session.environment, "grader")
         return self._machine.limits(asked.limits, "limits", session.limits)
 

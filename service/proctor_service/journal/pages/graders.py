@@ -20,7 +20,11 @@ def parts(grader: Grader) -> Parts:
     if write is None:
         return [("Grader", _json(grader))]
     found = list(write(grader))
-    options = {name: grader[name] for name in _OPTIONS if grader.get(name)}
+    options = {
+        name: grader[name]
+        for name in _OPTIONS
+        if grader.get(name) and grader[name] != _DEFAULTS.get(name)
+    }
     return [*found, ("Options", _json(options))] if options else found
 
 
@@ -86,6 +90,7 @@ _OPTIONS = (
     "entry_point", "method", "integrity", "equality", "tolerance", "compare", "ignore_case", "reveal",
     "empty_stderr",
 )  # fmt: skip
+_DEFAULTS = {"method": "as_named", "equality": "json"}
 _PARTS: Mapping[str, Callable[[Grader], Parts]] = {
     "asserts": _asserts,
     "calls": _calls,
