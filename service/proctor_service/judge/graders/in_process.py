@@ -121,7 +121,9 @@ async def _run(
     word, end = secrets.token_hex(16), secrets.token_hex(16)
     files, tools = dict(submission.files), backend.traits.tools
     job = message(kind, files=files, tools=tools, word=word, end=end, **fields)
-    finished = await run(backend, job, submission.limits, state=submission.state)
+    finished = await run(
+        backend, job, submission.limits, state=submission.state, reports_tests=True
+    )
     report = await parsed(finished, _FEW_BYTES, partial(read, finished, word, end, reveal=reveal))
     return finished, report
 
@@ -172,6 +174,8 @@ def read(finished: Run, word: str, end: str, *, reveal: bool) -> Report:
 
 def _take(report: Report, frame: list[object], end: str, *, reveal: bool) -> None:
     match frame:
+        case ["loaded"]:
+            pass
         case ["collected", int(count)] if not report.collected and 0 <= count <= _MOST_TESTS:
             report.collected = count
         case ["test", str(name), str(outcome), str(hint), str(text)] if outcome in _OUTCOMES:
