@@ -40,7 +40,7 @@ def answer_calls(channel: Channel, job: dict[str, Any]) -> None:
             exec(statement, namespace)
         except BaseException:
             continue  # tests that need this import fail by themselves
-    if _monotonic() - begun > _LONG_LOAD_SECONDS:
+    if job.get("says_loaded") or _monotonic() - begun > _LONG_LOAD_SECONDS:
         channel.send(LOADED)
     # Sent together with the first result: each message costs the service one event loop turn.
     unsent = values.dumps(["loaded"])

@@ -57,6 +57,8 @@ class Run:
     lines: tuple[bytes, ...]
     ended: Ended
     sandbox_id: str
+    loaded: bool = False
+    """The program of a run of calls was loaded before it answered the first; may be forged."""
     fault: str = ""
     """Traceback of a runner that failed after the submission began; may be forged."""
 
@@ -123,6 +125,8 @@ def message(kind: str, **fields: object) -> bytes:
 
 def python_message(submission: Submission, mode: str, **fields: object) -> bytes:
     """Return the job of running a Python submission: `calls`, `script` or `serve`."""
+    if mode == "calls" and submission.scoring == "fraction":
+        fields["says_loaded"] = True  # tells whether a limit ended the load or the first call
     return message(
         "python", mode=mode, source=submission.source, files=dict(submission.files), **fields
     )
@@ -205,15 +209,17 @@ async def run_calls(
         for call in itertools.islice(unsent, 1):
             sandbox.send(call)
         lines: list[bytes] = []
+        loaded = False
         while (line := await sandbox.receive()) is not None:
-            if line == _LOADED and lines == [_BEGAN]:
+            if line == _LOADED and lines == [_BEGAN] and not loaded:
                 sandbox.begin_test()
+                loaded = True
                 continue
             lines.append(line)
             if line.startswith(_ANSWERS) and (following := next(unsent, b"")):
                 sandbox.begin_test()
                 sandbox.send(following)
-        finished = Run(tuple(lines), await sandbox.ended(), sandbox.id)
+        finished = Run(tuple(lines), await sandbox.ended(), sandbox.id, loaded)
     return check_outcome(finished)
 
 

@@ -61,6 +61,11 @@ class Limits:
         total = self.total_wall_seconds
         return TESTS * self.wall_seconds if total is None else total
 
+    @property
+    def are_used_up(self) -> bool:
+        """True if there is no time for any test."""
+        return min(self.all_cpu_seconds, self.all_wall_seconds) <= 0
+
     def with_time(self, seconds: float) -> Limits:
         """Return these limits with `seconds` of CPU time, and as much idle time, for one thing."""
         return replace(

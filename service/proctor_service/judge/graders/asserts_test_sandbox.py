@@ -187,8 +187,21 @@ def _conclude(
             *sorted(counted.signals),
         ),
         usage=finished.ended.usage + tests_ended.usage,
+        limited=_limited(finished, tests_ended, reports),
         **output,
     )
+
+
+def _limited(finished: Run, tests_ended: Ended, reports: _Reports) -> int | None:
+    """Return the place of the test in which a limit ended a sandbox, else None.
+
+    Of a submission that has ended, the tests still report the test that asked it.
+    """
+    if finished.ended.ending in verdicts.LIMITS:
+        return max(reports.outcomes, default=None)
+    if tests_ended.ending in verdicts.LIMITS and not reports.done:
+        return len(reports.outcomes)
+    return None
 
 
 def _verdict(

@@ -26,6 +26,7 @@ from proctor_service.errors import JudgeFailed
 from proctor_service.guest.command import MAX_MADE_BYTES
 from proctor_service.judge import verdict as verdicts
 from proctor_service.judge.graders.separate_tests import Arranged, Parts, arranged, without_tests
+from proctor_service.judge.rest import Wasted, left
 from proctor_service.judge.run import (
     Run,
     RunnerFailed,
@@ -159,11 +160,12 @@ async def judge_stdio(
     backend: Sandboxes,
     languages: Mapping[str, Language],
 ) -> Judgement:
-    """Judge each case in a fresh sandbox, with its own limits.
+    """Judge each case in a fresh sandbox, with its own limits of time.
 
-    `wall_seconds` also bounds a total over all cases: their idle time plus the CPU time of failed
-    cases. Cases after this bound do not run. Otherwise a submission could fail slowly, outlast the
-    deadline, and earn an error where a verdict is due.
+    With the scoring `all`, no case runs after the first one that a limit ended. `wall_seconds` also
+    bounds a total over all cases: their idle time plus the CPU time of failed cases. Cases after this
+    bound do not run. Otherwise a submission could fail slowly, outlast the deadline, and earn an error
+    where a verdict is due.
     """
     program = await prepare(submission, backend, languages)
     if isinstance(program, Judgement):
@@ -171,11 +173,17 @@ async def judge_stdio(
     passed = 0
     failures: list[Failure] = []
     usage = program.compiling
-    wasted = 0.0
+    wasted, limited = 0.0, Wasted(submission)
+    limits = submission.limits
     first: Judgement | None = None
     for index, case in enumerate(grader.cases):
         keep = max(_STDOUT_AT_LEAST, _STDOUT_TIMES * len(case.stdout.encode("utf-8", "replace")))
-        finished = await program.run(backend, program.job(case.stdin), keep)
+        timed = replace(program, submission=replace(submission, limits=limits))
+        ran = await limited.in_time(timed.run(backend, program.job(case.stdin), keep))
+        if ran is None:
+            break
+        finished = ran
+        limits = left(limits, finished.ended.usage)
         usage = usage + finished.ended.usage
         if len(finished.ended.stdout) <= _SHORT_BYTES:
             verdict, text = _judge_case(finished, case, grader)
@@ -191,7 +199,11 @@ async def judge_stdio(
         if len(failures) < MAX_FAILURES:
             failures.append(Failure(index=index, test=f"case {index}", message=text))
         wasted += finished.ended.usage.cpu_seconds
-        if wasted > submission.limits.wall_seconds:
+        if finished.ended.ending in verdicts.LIMITS:
+            limited.add(finished.ended.usage)
+            if submission.scoring == "all":
+                break
+        if wasted > limits.wall_seconds or limits.are_used_up:
             break
     if first is None:
         first = _cut(last, submission, "passed", "")
@@ -284,6 +296,8 @@ async def compiled(
         processes=max(limits.processes, _COMPILER_PROCESSES),
         cpu_seconds=max(limits.cpu_seconds, _COMPILER_SECONDS),
         wall_seconds=max(limits.wall_seconds, _COMPILER_SECONDS),
+        total_cpu_seconds=None,
+        total_wall_seconds=None,
         memory_mb=max(limits.memory_mb, _COMPILER_MEMORY_MB),
     )
     ran = _as_compiler(await run(backend, job, limits, MAX_MADE_BYTES, state))
