@@ -7,6 +7,8 @@ the time of another. Standard library only; this file is also copied into remote
 
 from __future__ import annotations
 
+from typing import Literal
+
 TESTS = 10
 """Without a limit of all tests together, they have that of so many tests."""
 UNSEEN_TIMES = 3
@@ -32,7 +34,9 @@ class TimeLimits:
         """Begin the next test: its time counts from the next sample."""
         self._begins = True
 
-    def sample(self, cpu: float, idle: float, unseen: float = 0.0) -> str | None:
+    def sample(
+        self, cpu: float, idle: float, unseen: float = 0.0
+    ) -> Literal["cpu_limit", "wall_limit"] | None:
         """Return the ending `cpu_limit` or `wall_limit` for these times so far, or None.
 
         `unseen`: time which cannot be attributed.

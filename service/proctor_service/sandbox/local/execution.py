@@ -147,8 +147,11 @@ class Execution:
         since = self.active_seconds - self._stopped_at_active
         return self.stopped_for is not None and since > seconds
 
-    def ended(self, evidence: Evidence, peak_kb: int) -> Ended:
-        """Return the ending, output and usage of the command."""
+    def ended(self, evidence: Evidence, cpu_seconds: float, peak_kb: int) -> Ended:
+        """Return the ending, output and usage of the command.
+
+        `cpu_seconds`: of its processes for which another one waited.
+        """
         out, err = self.out, self.err
         return ended_by(
             evidence,
@@ -157,7 +160,7 @@ class Execution:
             truncated=out.total + err.total > len(out.stored) + len(err.stored),
             usage=Usage(
                 # The monitor's figure includes killed children for which no process waited.
-                cpu_seconds=max(evidence.cpu_seconds, self.cpu_seconds),
+                cpu_seconds=max(cpu_seconds, self.cpu_seconds),
                 wall_seconds=time.monotonic() - self.started_at,
                 peak_memory_mb=peak_kb / 1024,
                 idle_seconds=self.idle_seconds,

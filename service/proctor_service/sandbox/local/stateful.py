@@ -193,7 +193,7 @@ class LocalStatefulSandbox(FileOperations):
             self._finish(execution)
             self._sandbox.on_lost(why)
             raise await self._over()
-        ended = execution.ended(evidence, report[2])
+        ended = execution.ended(evidence, *report[1:])
         self._finish(execution)
         return ended
 
