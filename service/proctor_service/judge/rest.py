@@ -39,20 +39,21 @@ class Wasted:
         """True if later tests do not run: `wall_seconds` bounds this time, too."""
         return self.seconds > self.submission.limits.wall_seconds
 
-    async def in_time(self, work: Awaitable[T]) -> T | None:
-        """Return the result of further tests; None if the submission itself leaves no time for them.
+    async def in_time(self, work: Awaitable[T], *, is_decided: bool = False) -> T | None:
+        """Return the result of further tests; None if the deadline comes first and they do not count.
 
-        That is so if half of the time up to the deadline was the submission's own, in tests that a
-        limit ended. Raises DeadlinePassed if the service is what took the time.
+        They do not count if the reward is decided without them, or if half of the time up to the
+        deadline was the submission's own, in tests that a limit ended. Raises DeadlinePassed if the
+        service is what took the time.
         """
         asked_at, deadline = self.submission.asked_at, self.submission.deadline
-        if not self.seconds or math.isinf(deadline - asked_at):
+        if not (self.seconds or is_decided) or math.isinf(deadline):
             return await work
         try:
             async with asyncio.timeout(deadline - time.monotonic() - _SPARE_SECONDS):
                 return await work
         except TimeoutError:
-            if self.seconds < _OWN_PART * (deadline - asked_at):
+            if not is_decided and self.seconds < _OWN_PART * (deadline - asked_at):
                 raise DeadlinePassed("the deadline passed while it was judged") from None
             return None
 

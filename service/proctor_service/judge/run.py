@@ -27,8 +27,8 @@ T = TypeVar("T")
 
 _BEGAN, _LOADED = BEGAN.rstrip(b"\n"), LOADED.rstrip(b"\n")
 _ANSWERS = (b'["value",', b'["raised",')
-_MOST_REPORTS = 10_000  # read as they come, and their size; the sandbox bounds what stays unread
-_MOST_REPORTS_BYTES = 8 << 20
+_MOST_REPORTS = 100_000  # read as they come, and their size; the sandbox bounds what stays unread
+_MOST_REPORTS_BYTES = 32 << 20
 _ROOM_STEP_MB = 64  # few disk sizes, so sandboxes with a snapshot are easier to reuse
 _MOST_PADDING_BYTES = 64 << 20  # one page for each file a sandbox may hold
 _LONGER_AT_MOST = 8  # a file's header in the archive against the page of the file on disk

@@ -132,6 +132,8 @@ class Machine:
         totals: dict[str, float | None] = {}
         for name in ("cpu_seconds", "wall_seconds"):
             total = getattr(asked, f"total_{name}", None)
+            if total is None:
+                total = getattr(otherwise, f"total_{name}", None)
             ceiling = TESTS * getattr(settings, f"max_{name}")
             if total is not None and not total <= ceiling:
                 at = f"{where}.total_{name}"

@@ -179,7 +179,9 @@ async def judge_stdio(
     for index, case in enumerate(grader.cases):
         keep = max(_STDOUT_AT_LEAST, _STDOUT_TIMES * len(case.stdout.encode("utf-8", "replace")))
         timed = replace(program, submission=replace(submission, limits=limits))
-        ran = await limited.in_time(timed.run(backend, program.job(case.stdin), keep))
+        work = timed.run(backend, program.job(case.stdin), keep)
+        is_decided = first is not None and submission.scoring == "all"
+        ran = await limited.in_time(work, is_decided=is_decided)
         if ran is None:
             break
         finished = ran
