@@ -67,6 +67,8 @@ async def with_rest(judge: Judge, submission: Submission, backend: Sandboxes) ->
     With the scoring `all`, nothing runs after the first test that a limit ended.
     """
     judged = whole = await judge(submission, backend)
+    if judged.limited is None:
+        return judged
     wasted, first = Wasted(submission), 0
     limits = submission.limits
     limits = replace(
@@ -94,6 +96,8 @@ async def with_rest(judge: Judge, submission: Submission, backend: Sandboxes) ->
 def left(limits: Limits, used: Usage) -> Limits:
     """Return the limits of further tests after this use, of which all tests together have less."""
     cpu_seconds, wall_seconds = limits.total_cpu_seconds, limits.total_wall_seconds
+    if cpu_seconds is None and wall_seconds is None:
+        return limits
     if cpu_seconds is not None:
         cpu_seconds = max(0.0, cpu_seconds - used.cpu_seconds)
     if wall_seconds is not None:

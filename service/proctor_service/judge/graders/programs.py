@@ -178,8 +178,9 @@ async def judge_stdio(
     first: Judgement | None = None
     for index, case in enumerate(grader.cases):
         keep = max(_STDOUT_AT_LEAST, _STDOUT_TIMES * len(case.stdout.encode("utf-8", "replace")))
-        timed = replace(program, submission=replace(submission, limits=limits))
-        work = timed.run(backend, program.job(case.stdin), keep)
+        if limits is not program.submission.limits:
+            program = replace(program, submission=replace(program.submission, limits=limits))
+        work = program.run(backend, program.job(case.stdin), keep)
         is_decided = first is not None and submission.scoring == "all"
         ran = await limited.in_time(work, is_decided=is_decided)
         if ran is None:
