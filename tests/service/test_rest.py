@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from proctor_client.wire import AssertsGrader, Failure, Scoring
+from proctor_client.wire import AssertsGrader, Failure, Scoring, Verdict
 from proctor_service.errors import DeadlinePassed
 from proctor_service.judge.rest import Wasted, with_rest
 from proctor_service.judge.submission import Judgement, Submission
@@ -19,7 +20,7 @@ TESTS = ["a", "endless", "b", "wrong", "c"]
 SANDBOXES: Sandboxes = None  # type: ignore[assignment]  # the judges here take none
 
 
-def submission(scoring: Scoring = "fraction", **limits: float) -> Submission:
+def submission(scoring: Scoring = "fraction", **limits: Any) -> Submission:
     grader = AssertsGrader(kind="asserts", tests=TESTS)
     return Submission("x", grader, replace(LIMITS, **limits), scoring)
 
@@ -37,7 +38,7 @@ class Judge:
         at = tests.index("endless") if "endless" in tests else None
         ran = tests if at is None else tests[:at]
         failed = [n for n, test in enumerate(tests) if test == "wrong" or n >= len(ran)]
-        verdict = "timeout" if at is not None else "failed" if failed else "passed"
+        verdict: Verdict = "timeout" if at is not None else "failed" if failed else "passed"
         return Judgement(
             verdict,
             passed=len(tests) - len(failed),
