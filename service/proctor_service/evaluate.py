@@ -147,12 +147,13 @@ class Evaluator:
         """
         try:
             sandboxes = self._backend.within(submission.environment)
-            timed = replace(submission, deadline=item.deadline)
+            asked = self._queue.clock()
+            timed = replace(submission, deadline=item.deadline, asked_at=asked)
             judge = partial(self._judge, timed, sandboxes)
             whose = (item.tenant, item.job)
             PAYER.set(whose)
             work = item if item.portable and submission.state is None else None
-            asked, waited_seconds = self._queue.clock(), 0.0
+            waited_seconds = 0.0
             while True:
                 turn = self._queue.admit(*whose, item.deadline, item.priority, item.begun, work)
                 try:

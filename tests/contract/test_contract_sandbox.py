@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from contract.rooms_for_tests import LIMITS, Ask, Place, asked, asking, in_place
+from proctor_service.codec.values import dumps, encode
 from proctor_service.errors import SandboxLost
-from proctor_service.judge.run import message
+from proctor_service.judge.run import message, run_calls
 from proctor_service.sandbox.backends import make_backend
 from proctor_service.sandbox.interface import Job
 from proctor_service.sandbox.linux.channel import Stream
@@ -293,6 +294,27 @@ async def test_who_takes_turns_idles_in_its_own_alone(place: Place) -> None:
     async with place.backend.lease(limits) as sandbox:
         sandbox.begin(Job(sleeping, limits, takes_turns=True))
         assert (await sandbox.ended()).ending == "wall_limit"
+
+
+@asked
+async def test_each_test_has_its_own_time_within_that_of_all(place: Place) -> None:
+    source = """
+import time
+def f(n):
+    end = time.process_time() + n
+    while time.process_time() < end: pass
+"""
+    for numbers, total, ending, answers in (
+        ((0.4, 0.4, 0.4), None, "exited", 3),
+        ((0.4, 0.4, 0.4), 0.7, "cpu_limit", 1),
+        ((0.4, 99, 0.4), None, "cpu_limit", 1),
+    ):
+        limits = replace(LIMITS, cpu_seconds=0.7, total_cpu_seconds=total)
+        calls = [dumps(["f", encode([number]), encode({})]) for number in numbers]
+        job = message("python", mode="calls", source=source, files={}, count=len(calls))
+        finished = await run_calls(place.backend, job, limits, calls, None)
+        answered = sum(line.startswith(b'["value"') for line in finished.lines)
+        assert (finished.ended.ending, answered) == (ending, answers)
 
 
 CHANNEL = """

@@ -12,7 +12,9 @@ from proctor_service.errors import JudgeFailed
 
 def test_the_final_state_is_judged(hotel: ServerUnderTest) -> None:
     sandbox = hotel.create(
-        files={"solution.py": "x = 'ü'", "data": "1"}, tags=["t"], limits={"disk_mb": 3}
+        files={"solution.py": "x = 'ü'", "data": "1"},
+        tags=["t"],
+        limits={"disk_mb": 3, "total_cpu_seconds": 7},
     )["id"]
     found = grade(hotel, sandbox, grader=EXEC_GRADER, scoring="fraction")
     assert (found["index"], found["reward"], found["verdict"]) == (0, 1.0, "passed")
@@ -23,6 +25,7 @@ def test_the_final_state_is_judged(hotel: ServerUnderTest) -> None:
     grade(hotel, sandbox, grader=EXEC_GRADER, limits={"cpu_seconds": 2})
     assert hotel.judge.submissions[1].limits.cpu_seconds == 2
     assert hotel.judge.submissions[1].limits.disk_mb == 3
+    assert hotel.judge.submissions[1].limits.total_cpu_seconds == 7
     assert hotel.client.get(f"/sandboxes/{sandbox}").json()["status"] == "running"
 
 

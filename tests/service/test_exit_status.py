@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import pytest
 
-from proctor_service.sandbox.interface import Ending, Limits, Usage
+from proctor_service.sandbox.interface import Ending, Usage
 from proctor_service.sandbox.linux.exit_status import Evidence, ended_by, outside_cause
 
 KILLED = 9
 
 
 @pytest.mark.parametrize(
-    ("status", "stopped_for", "cpu_seconds", "ending", "is_doubted"),
+    ("status", "stopped_for", "cpu_exceeded", "ending", "is_doubted"),
     [
-        (0, None, 0.0, "exited", True),
-        (KILLED, "killed", 0.0, "killed", True),
-        (KILLED, "memory_limit", 0.0, "memory_limit", False),
-        (KILLED, "output_limit", 0.0, "output_limit", False),
-        (KILLED, "cpu_limit", 99.0, "cpu_limit", False),
+        (0, None, False, "exited", True),
+        (KILLED, "killed", False, "killed", True),
+        (KILLED, "memory_limit", False, "memory_limit", False),
+        (KILLED, "output_limit", False, "output_limit", False),
+        (KILLED, "cpu_limit", True, "cpu_limit", False),
     ],
 )
 def test_a_limit_that_a_program_reached_is_its_own_failure(
-    status: int, stopped_for: Ending | None, cpu_seconds: float, ending: Ending, is_doubted: bool
+    status: int, stopped_for: Ending | None, cpu_exceeded: bool, ending: Ending, is_doubted: bool
 ) -> None:
-    limits = Limits(
-        cpu_seconds=5, wall_seconds=5, memory_mb=64, output_kb=64, processes=8, disk_mb=16
-    )
-    evidence = Evidence(status, stopped_for, 0, cpu_seconds, kills_around=1)
-    ended = ended_by(evidence, limits, stdout=b"", stderr=b"", truncated=False, usage=Usage())
-    assert outside_cause(evidence, limits) is None
+    evidence = Evidence(status, stopped_for, 0, cpu_exceeded, kills_around=1)
+    ended = ended_by(evidence, stdout=b"", stderr=b"", truncated=False, usage=Usage())
+    assert outside_cause(evidence) is None
     assert (ended.ending, bool(ended.doubt)) == (ending, is_doubted)

@@ -223,7 +223,7 @@ async def test_a_slice_says_all_that_the_judge_will_see() -> None:
     items = [
         item("a\ud800", grader=calls, scoring="fraction"),
         item("b", grader=asserts, files={"x/y": "\udfff"}, tags=("one",)),
-        item("  c\n", language="bash", limits=Limits(9.0, 8.0, 70, 6, 5, 4)),
+        item("  c\n", language="bash", limits=Limits(9.0, 8.0, 70, 6, 5, 4, total_cpu_seconds=3.0)),
         item("d", language="cpp", compiler=Compiler(standard="c++17", defines=["A"], flags=["-g"])),
     ]
     slices = RewardSlices({"t": "secret"}, clock=lambda: 50.0)

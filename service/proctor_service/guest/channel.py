@@ -17,6 +17,12 @@ BEGAN = b"!began\n"
 A failure before this line is a failure of the service (`judge/run.py`).
 """
 
+LOADED = b"!loaded\n"
+"""Line sent after the submission's top level, if that took long: the limits of the first call begin.
+
+The leading `!` says that no reply is expected.
+"""
+
 
 class Channel:
     """Blocking channel that reads and writes one descriptor."""

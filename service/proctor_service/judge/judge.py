@@ -33,6 +33,7 @@ from proctor_service.judge.graders import (
     runners,
 )
 from proctor_service.judge.graders.compilers import Compilers
+from proctor_service.judge.rest import with_rest
 from proctor_service.judge.run import JobTooLong, Unfit
 from proctor_service.judge.submission import Judgement, Submission, integrity_of, test_count
 from proctor_service.sandbox.interface import Sandboxes
@@ -73,7 +74,7 @@ class Judge:
             submission = replace(submission, source=submission.source[1:])
         grader = submission.grader
         try:
-            judgement = await self._by_grader(submission, backend)
+            judgement = await with_rest(self._by_grader, submission, backend)
         except Unfit as unfit:
             judgement = unfit.judgement
         except (JobTooLong, ValueTooLarge):

@@ -19,14 +19,16 @@ from typing import TypeVar
 from proctor_service.codec.limits import MAX_LINE_BYTES
 from proctor_service.codec.values import Malformed, loads_message
 from proctor_service.errors import InvalidTask, SandboxLost
-from proctor_service.guest.channel import BEGAN
+from proctor_service.guest.channel import BEGAN, LOADED
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Ended, Job, Limits, Sandbox, Sandboxes
 
 T = TypeVar("T")
 
-_BEGAN = BEGAN.rstrip(b"\n")
+_BEGAN, _LOADED = BEGAN.rstrip(b"\n"), LOADED.rstrip(b"\n")
 _ANSWERS = (b'["value",', b'["raised",')
+_MOST_REPORTS = 100_000  # read as they come, and their size; the sandbox bounds what stays unread
+_MOST_REPORTS_BYTES = 32 << 20
 _ROOM_STEP_MB = 64  # few disk sizes, so sandboxes with a snapshot are easier to reuse
 _MOST_PADDING_BYTES = 64 << 20  # one page for each file a sandbox may hold
 _LONGER_AT_MOST = 8  # a file's header in the archive against the page of the file on disk
@@ -55,6 +57,8 @@ class Run:
     lines: tuple[bytes, ...]
     ended: Ended
     sandbox_id: str
+    loaded: bool = False
+    """The program of a run of calls was loaded before it answered the first; may be forged."""
     fault: str = ""
     """Traceback of a runner that failed after the submission began; may be forged."""
 
@@ -121,6 +125,8 @@ def message(kind: str, **fields: object) -> bytes:
 
 def python_message(submission: Submission, mode: str, **fields: object) -> bytes:
     """Return the job of running a Python submission: `calls`, `script` or `serve`."""
+    if mode == "calls" and submission.scoring == "fraction":
+        fields["says_loaded"] = True  # tells whether a limit ended the load or the first call
     return message(
         "python", mode=mode, source=submission.source, files=dict(submission.files), **fields
     )
@@ -154,23 +160,39 @@ async def run(
     state: bytes | None = None,
     says_began: bool = True,
     data: bytes = b"",
+    reports_tests: bool = False,
 ) -> Run:
     """Run one job to its end. `data`: bytes behind the job's line, which the line announces.
 
     Raises SandboxUnavailable and SandboxLost, and from `check_outcome` Unfit, InvalidTask and
     RunnerFailed. `says_began`: true if the job's runner reports the start of the submission; a
-    command's runner does not.
+    command's runner does not. `reports_tests`: with each of its lines a test begins, which has its own
+    limits of time. A submission that forges lines gains the limits of all tests together, at most.
     """
     async with backend.lease(room_for(limits, state)) as sandbox:
         begin(sandbox, Job(job, limits, keep_stdout_bytes), state)
         if data:
             sandbox.send(data)
+        lines = await _reports(sandbox) if reports_tests else []
         ended = await sandbox.ended()
-        lines = []
         while (line := await sandbox.receive()) is not None:
             lines.append(line)
         finished = Run(tuple(lines), ended, sandbox.id)
     return check_outcome(finished, says_began=says_began)
+
+
+async def _reports(sandbox: Sandbox) -> list[bytes]:
+    """Return the lines of a program as they come, up to a bound; with each, a test begins."""
+    lines: list[bytes] = []
+    size_bytes = 0
+    while len(lines) < _MOST_REPORTS and size_bytes < _MOST_REPORTS_BYTES:
+        line = await sandbox.receive()
+        if line is None:
+            break
+        sandbox.begin_test()
+        lines.append(line)
+        size_bytes += len(line)
+    return lines
 
 
 async def run_calls(
@@ -178,19 +200,26 @@ async def run_calls(
 ) -> Run:
     """Run a job of calls to its end: each call is a line, sent after the answer to the one before.
 
-    Raises as `run`.
+    Each call has its own limits of time, and so has a load of the program that takes long. Raises as
+    `run`.
     """
     async with backend.lease(room_for(limits, state)) as sandbox:
         begin(sandbox, Job(job, limits, takes_turns=True), state)
         unsent = iter(calls)
         for call in itertools.islice(unsent, 1):
             sandbox.send(call)
-        lines = []
+        lines: list[bytes] = []
+        loaded = False
         while (line := await sandbox.receive()) is not None:
+            if line == _LOADED and lines == [_BEGAN] and not loaded:
+                sandbox.begin_test()
+                loaded = True
+                continue
             lines.append(line)
             if line.startswith(_ANSWERS) and (following := next(unsent, b"")):
+                sandbox.begin_test()
                 sandbox.send(following)
-        finished = Run(tuple(lines), await sandbox.ended(), sandbox.id)
+        finished = Run(tuple(lines), await sandbox.ended(), sandbox.id, loaded)
     return check_outcome(finished)
 
 

@@ -35,7 +35,7 @@ class Submission:
     """Code to judge, already extracted from its completion, with its grader and limits.
 
     `state`: the files of a stateful sandbox (`StatefulSandbox.snapshot`), restored before `files`.
-    `deadline`: the end of its item, by the monotonic clock; a negative control ends before it.
+    `asked_at` and `deadline`: beginning and end of its item, by the monotonic clock.
     """
 
     source: str
@@ -48,6 +48,7 @@ class Submission:
     environment: str = DEFAULT
     negative_control: NegativeControl = "signal"
     deadline: float = math.inf
+    asked_at: float = -math.inf
     compiler: Compiler | None = None
 
 
@@ -112,6 +113,8 @@ class Judgement:
     """Ending of a program without a report, due to the submission or a failure of our runner."""
     verifier_reward: float | None = None
     """Reward that the task's own verifier gave, 0.0 to 1.0; None for the other graders."""
+    limited: int | None = None
+    """Place of the test in which a limit ended the program; for `rest.py`, and for nobody after it."""
 
 
 def test_count(grader: Grader) -> int:

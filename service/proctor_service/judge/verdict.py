@@ -8,7 +8,7 @@ the signal `forged_result`, and later lines are ignored.
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -192,13 +192,24 @@ def count_tests(tests: Iterable[tuple[str, Raised | None]]) -> TestCounts:
     return TestCounts(passed, total, tuple(failures), first, frozenset(signals - {""}))
 
 
-def conclude(finished: Run, said: Said, tests: Iterable[tuple[str, Raised | None]]) -> Judgement:
-    """Return the judgement from the interpreter's messages and the outcome of each test."""
+def conclude(
+    finished: Run,
+    said: Said,
+    tests: Iterable[tuple[str, Raised | None]],
+    test_of: Callable[[int], int | None] = lambda call: call,
+) -> Judgement:
+    """Return the judgement from the interpreter's messages and the outcome of each test.
+
+    `test_of`: returns the test that a call belongs to.
+    """
     counted = count_tests(tests)
     limited = LIMITS.get(finished.ended.ending)
     problem = said.stopped or counted.first
+    at = None
     if limited is not None:
         verdict, message = limited
+        if finished.loaded or said.loaded:
+            at = test_of(len(said.answers))
     elif not said.done and said.stopped is None:
         if said.forged:
             verdict, message = "failed", "what the program sent is no answer"
@@ -214,6 +225,7 @@ def conclude(finished: Run, said: Said, tests: Iterable[tuple[str, Raised | None
         total=counted.total,
         failures=counted.failures,
         message=message,
+        limited=at,
         **evidence(finished, said, verdict, counted.signals),
     )
 

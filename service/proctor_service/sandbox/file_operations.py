@@ -21,7 +21,7 @@ def limits_of_operation(sandbox: Limits, seconds: float, keep_bytes: int) -> Lim
     """
     seconds += _SECONDS_PER_MB * sandbox.disk_mb
     output_kb = max(64, -(-keep_bytes // 1024))
-    return replace(sandbox, cpu_seconds=seconds, wall_seconds=seconds, output_kb=output_kb)
+    return replace(sandbox.with_time(seconds), output_kb=output_kb)
 
 
 class FileOperations(ABC):

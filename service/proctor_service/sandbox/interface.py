@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol, TypeAlias
 
+from proctor_service.sandbox.linux.time_limits import TESTS as TESTS
 from proctor_service.settings.environments import DEFAULT as DEFAULT
 
 Spent: TypeAlias = Callable[[tuple[str, str], float, float], None]
@@ -34,7 +35,8 @@ Ending = Literal[
 class Limits:
     """Resource limits of a sandbox.
 
-    `cpu_seconds` is the sum over all processes; `wall_seconds` bounds idle time.
+    `cpu_seconds` is the sum over all processes; `wall_seconds` bounds idle time. Both are of one test,
+    from one `Sandbox.begin_test` to the next. `total_…`: of all tests together; None for the default.
     """
 
     cpu_seconds: float
@@ -44,6 +46,35 @@ class Limits:
     processes: int
     disk_mb: int
     network: bool = False
+    total_cpu_seconds: float | None = None
+    total_wall_seconds: float | None = None
+
+    @property
+    def all_cpu_seconds(self) -> float:
+        """CPU seconds of all tests together in one sandbox."""
+        total = self.total_cpu_seconds
+        return TESTS * self.cpu_seconds if total is None else total
+
+    @property
+    def all_wall_seconds(self) -> float:
+        """Idle seconds of all tests together in one sandbox."""
+        total = self.total_wall_seconds
+        return TESTS * self.wall_seconds if total is None else total
+
+    @property
+    def are_used_up(self) -> bool:
+        """True if there is no time for any test."""
+        return min(self.all_cpu_seconds, self.all_wall_seconds) <= 0
+
+    def with_time(self, seconds: float) -> Limits:
+        """Return these limits with `seconds` of CPU time, and as much idle time, for one thing."""
+        return replace(
+            self,
+            cpu_seconds=seconds,
+            wall_seconds=seconds,
+            total_cpu_seconds=None,
+            total_wall_seconds=None,
+        )
 
     @property
     def archive_bytes(self) -> int:
@@ -150,6 +181,9 @@ class Sandbox(Protocol):
 
         Does nothing after the program closed its end.
         """
+
+    def begin_test(self) -> None:
+        """Begin the next test: the limits of one test count from now on."""
 
     async def drain(self) -> None:
         """Wait until most of the queued data is sent, or the program has closed its end."""

@@ -291,9 +291,9 @@ class Settings(BaseSettings):
     """A replica that is silent in Redis for so long is gone: others stop its sandboxes."""
 
     cpu_seconds: PositiveFloat = 10.0
-    """Default limit: CPU time of a submission."""
+    """Default limit: CPU time of a submission for one test; of all together, ten times as much."""
     wall_seconds: PositiveFloat = 60.0
-    """Default limit: wall time in which it idles."""
+    """Default limit: wall time in which it idles, in the same way."""
     memory_mb: PositiveInt = 512
     """Default limit: memory of all its processes."""
     output_kb: PositiveInt = 64
@@ -303,9 +303,9 @@ class Settings(BaseSettings):
     disk_mb: PositiveInt = 64
     """Default limit: files in the working directory and /tmp."""
     max_cpu_seconds: PositiveFloat = 600.0
-    """Ceiling of `cpu_seconds`."""
+    """Ceiling of `cpu_seconds`; of `total_cpu_seconds`, ten times as much."""
     max_wall_seconds: PositiveFloat = 3600.0
-    """Ceiling of `wall_seconds`."""
+    """Ceiling of `wall_seconds`; of `total_wall_seconds`, ten times as much."""
     max_memory_mb: PositiveInt = 8192
     """Ceiling of `memory_mb`."""
     max_output_kb: PositiveInt = 16_384

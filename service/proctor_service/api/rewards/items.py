@@ -40,7 +40,7 @@ from proctor_service.evaluate import Item, NoCode, Origin, Outcome
 from proctor_service.judge.extract import extract
 from proctor_service.judge.submission import Judgement, Submission, integrity_of, test_count
 from proctor_service.sandbox.environments.built import NO_ENVIRONMENTS, Environments
-from proctor_service.sandbox.interface import Backend, Limits
+from proctor_service.sandbox.interface import TESTS, Backend, Limits
 from proctor_service.scheduling.json_encoding import encode
 from proctor_service.scheduling.pacer import Pacer
 from proctor_service.settings import Settings
@@ -121,8 +121,8 @@ class Machine:
     ) -> Limits:
         """Return the requested limits.
 
-        The defaults are `otherwise`, or else those of the environment and of the server. Raises
-        InvalidRequest above a ceiling.
+        The defaults are `otherwise`, or else those of the environment and of the server. The ceiling
+        of all tests together is `TESTS` times that of one. Raises InvalidRequest above a ceiling.
         """
         settings = self.settings
         own = None
@@ -137,6 +137,16 @@ class Machine:
             default = getattr(own, name, None)
             default = min(default or getattr(otherwise or settings, name), ceiling)
             values[name] = value if value is not None else default
+        totals: dict[str, float | None] = {}
+        for name in ("cpu_seconds", "wall_seconds"):
+            total = getattr(asked, f"total_{name}", None)
+            if total is None:
+                total = getattr(otherwise, f"total_{name}", None)
+            ceiling = TESTS * getattr(settings, f"max_{name}")
+            if total is not None and not total <= ceiling:
+                at = f"{where}.total_{name}"
+                raise InvalidRequest(f"{at}: {total} is above this server's {ceiling}")
+            totals[f"total_{name}"] = total
         network = bool(otherwise is not None and otherwise.network)
         if asked is not None and asked.network is not None:
             network = asked.network
@@ -150,6 +160,7 @@ class Machine:
             processes=int(values["processes"]),
             disk_mb=int(values["disk_mb"]),
             network=network,
+            **totals,
         )
 
     def language(self, name: str, grader: Grader, where: str, environment: str = DEFAULT) -> str:

@@ -21,7 +21,7 @@ from proctor_service.cluster import Packed
 from proctor_service.errors import InvalidTask
 from proctor_service.evaluate import Item, NoCode, Outcome, reward
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.sandbox.interface import Usage
+from proctor_service.sandbox.interface import Limits, Usage
 from proctor_service.scheduling.pacer import Pacer
 
 LARGEST_ITEM_BYTES = 1 << 20
@@ -81,7 +81,7 @@ class RewardSlices:
             return Packed({}, b"", 0)
         head = {
             "grader": _model(shared.grader),
-            "limits": asdict(shared.limits),
+            "limits": _limits(shared.limits),
             "extract": "none",
             "tags": list(first.tags),
             "job": first.job,
@@ -176,7 +176,7 @@ def _submission_body(submission: Submission, shared: Submission) -> dict[str, An
     if submission.grader is not shared.grader:
         body["grader"] = _model(submission.grader)
     if submission.limits is not shared.limits:
-        body["limits"] = asdict(submission.limits)
+        body["limits"] = _limits(submission.limits)
     if submission.negative_control != "signal":
         body["negative_control"] = submission.negative_control
     if submission.compiler is not None:
@@ -186,6 +186,11 @@ def _submission_body(submission: Submission, shared: Submission) -> dict[str, An
     if submission.files:
         body["files"] = dict(submission.files)
     return body
+
+
+def _limits(limits: Limits) -> dict[str, Any]:
+    """Return the limits that are set: an older peer does not know every field."""
+    return {name: value for name, value in asdict(limits).items() if value is not None}
 
 
 def _model(model: BaseModel) -> dict[str, Any]:

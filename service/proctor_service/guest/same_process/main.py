@@ -5,8 +5,8 @@ then other setup and the tests, all in the same globals. The tests see these und
 `__main__`. All test code is compiled before any of it runs (`test_code.py`). Every report after the
 start begins with a secret word.
 
-Send the start of the submission, then `["test", name, outcome, hint, text]` for each test, with an
-outcome of passed, failed, raised or exit, and `["finished", end, status]`. Other lines:
+Send the start of the submission, `["loaded"]`, then `["test", name, outcome, hint, text]` for each
+test, with an outcome of passed, failed, raised or exit, and `["finished", end, status]`. Other lines:
 `["unusable", reason]` before anything else if the tests are at fault, and the reports of
 `script.execute` for a submission that fails to load.
 """
@@ -85,6 +85,7 @@ class _Tests:
         if self._has_cases:
             self._cases.replace_main()
         broken = broken or self._error_of(self._setup, namespace)
+        self._say("loaded")
         status = 0
         for index, test in enumerate(self._tests):
             error = broken or self._error_of(test, namespace)

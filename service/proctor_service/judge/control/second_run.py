@@ -102,4 +102,6 @@ def _limits(limits: Limits, used: Usage) -> Limits:
         limits,
         cpu_seconds=min(limits.cpu_seconds, cpu_seconds),
         wall_seconds=min(limits.wall_seconds, wall_seconds),
+        total_cpu_seconds=min(limits.all_cpu_seconds, cpu_seconds),
+        total_wall_seconds=min(limits.all_wall_seconds, wall_seconds),
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from proctor_client.wire import AssertsGrader
@@ -71,7 +72,14 @@ async def judge(
     # Expected values are encoded, too: long ones are decoded in a thread, however short the results.
     few_bytes = _MOST_BYTES_IN_THE_LOOP - plan.weight
     said, tests = await parsed(finished, few_bytes, judged)
-    return conclude(finished, said, tests)
+    return conclude(finished, said, tests, partial(_test_of, plan))
+
+
+def _test_of(plan: Plan, call: int) -> int | None:
+    """Return the first test that needs the result of this call; None for a call of the setup."""
+    if call in plan.setup.calls:
+        return None
+    return next((at for at, test in enumerate(plan.tests) if call in test.calls), None)
 
 
 def outcomes(plan: Plan, said: Said, grader: AssertsGrader) -> list[tuple[str, Raised | None]]:

@@ -98,6 +98,7 @@ async def judge(
             return replace(judgement, total=len(grader.tests))
         async with backend.lease(submission.limits) as test_sandbox:
             tests_job = Job(_message(analysis, grader), submission.limits, takes_turns=True)
+            submission_sandbox.begin_test()
             reports = await _converse(submission_sandbox, test_sandbox, tests_job)
             tests_ended = await test_sandbox.ended()
         submission_sandbox.kill()
@@ -120,7 +121,10 @@ def _message(analysis: Analysis, grader: AssertsGrader) -> bytes:
 
 
 async def _converse(submission: Sandbox, tests: Sandbox, job: Job) -> _Reports:
-    """Relay lines until the tests are done or the test sandbox ends."""
+    """Relay lines until the tests are done or the test sandbox ends.
+
+    With each report of a test, both sandboxes begin another test.
+    """
     reports = _Reports()
     tests.begin(job)
 
@@ -145,6 +149,8 @@ async def _converse(submission: Sandbox, tests: Sandbox, job: Job) -> _Reports:
                 reports.add_line(line[1:])
             except (Malformed, ValueError):
                 break
+            for sandbox in (submission, tests):
+                sandbox.begin_test()
     finally:
         relay.cancel()
         tests.hang_up()  # from here on, idle time counts as the test program's own
@@ -181,8 +187,21 @@ def _conclude(
             *sorted(counted.signals),
         ),
         usage=finished.ended.usage + tests_ended.usage,
+        limited=_limited(finished, tests_ended, reports),
         **output,
     )
+
+
+def _limited(finished: Run, tests_ended: Ended, reports: _Reports) -> int | None:
+    """Return the place of the test in which a limit ended a sandbox, else None.
+
+    Of a submission that has ended, the tests still report the test that asked it.
+    """
+    if finished.ended.ending in verdicts.LIMITS:
+        return max(reports.outcomes, default=None)
+    if tests_ended.ending in verdicts.LIMITS and not reports.done:
+        return len(reports.outcomes)
+    return None
 
 
 def _verdict(

@@ -28,6 +28,8 @@ def compiler_limits(limits: Limits) -> Limits:
         processes=max(limits.processes, _PROCESSES),
         cpu_seconds=max(limits.cpu_seconds, _SECONDS),
         wall_seconds=max(limits.wall_seconds, _SECONDS),
+        total_cpu_seconds=None,
+        total_wall_seconds=None,
         memory_mb=max(limits.memory_mb, _MEMORY_MB),
     )
 

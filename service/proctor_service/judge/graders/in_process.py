@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
@@ -40,8 +40,8 @@ _FEW_BYTES = 1 << 16  # total size of messages parsed on the event loop
 class Report:
     """Messages of the test runner: number of tests, outcome of each test, and exit code.
 
-    `tests`: name, outcome and text of each test. `stopped`: the reason if the submission did not
-    load.
+    `loaded`: the tests have begun. `tests`: name, outcome and text of each test. `stopped`: the
+    reason if the submission did not load.
     """
 
     collected: int = 0
@@ -50,6 +50,7 @@ class Report:
     stopped: Raised | None = None
     broken: str | None = None
     left: bool = False
+    loaded: bool = False
     forged: bool = False
 
 
@@ -105,7 +106,9 @@ async def judge_shared(
     ]
     verdict = _verdict_of(finished, report) or _shared_verdict(report, outcomes)
     passed = len(tests) - len(failed)
-    return _judgement((finished, report, grader.reveal), verdict, passed, len(tests), failures)
+    judgement = _judgement((finished, report, grader.reveal), verdict, passed, len(tests), failures)
+    limited = finished.ended.ending in verdicts.LIMITS and report.loaded and not report.forged
+    return replace(judgement, limited=len(report.tests) if limited else None)
 
 
 async def _few_or_in_thread(
@@ -121,7 +124,9 @@ async def _run(
     word, end = secrets.token_hex(16), secrets.token_hex(16)
     files, tools = dict(submission.files), backend.traits.tools
     job = message(kind, files=files, tools=tools, word=word, end=end, **fields)
-    finished = await run(backend, job, submission.limits, state=submission.state)
+    finished = await run(
+        backend, job, submission.limits, state=submission.state, reports_tests=True
+    )
     report = await parsed(finished, _FEW_BYTES, partial(read, finished, word, end, reveal=reveal))
     return finished, report
 
@@ -172,6 +177,8 @@ def read(finished: Run, word: str, end: str, *, reveal: bool) -> Report:
 
 def _take(report: Report, frame: list[object], end: str, *, reveal: bool) -> None:
     match frame:
+        case ["loaded"]:
+            report.loaded = True
         case ["collected", int(count)] if not report.collected and 0 <= count <= _MOST_TESTS:
             report.collected = count
         case ["test", str(name), str(outcome), str(hint), str(text)] if outcome in _OUTCOMES:

@@ -28,6 +28,7 @@ from proctor_service.guest.command import MAX_MADE_BYTES, NO_OUTPUT
 from proctor_service.judge import verdict as verdicts
 from proctor_service.judge.graders.compilers import Compilers, compiler_limits
 from proctor_service.judge.graders.separate_tests import Arranged, Parts, arranged, without_tests
+from proctor_service.judge.rest import Wasted, left
 from proctor_service.judge.run import (
     Run,
     RunnerFailed,
@@ -166,11 +167,12 @@ async def judge_stdio(
     backend: Sandboxes,
     compilers: Compilers,
 ) -> Judgement:
-    """Judge each case in a fresh sandbox, with its own limits.
+    """Judge each case in a fresh sandbox, with its own limits of time.
 
-    `wall_seconds` also bounds a total over all cases: their idle time plus the CPU time of failed
-    cases. Cases after this bound do not run. Otherwise a submission could fail slowly, outlast the
-    deadline, and earn an error where a verdict is due.
+    With the scoring `all`, no case runs after the first one that a limit ended. `wall_seconds` also
+    bounds a total over all cases: their idle time plus the CPU time of failed cases. Cases after this
+    bound do not run. Otherwise a submission could fail slowly, outlast the deadline, and earn an error
+    where a verdict is due.
     """
     program = await prepare(submission, backend, compilers)
     if isinstance(program, Judgement):
@@ -179,13 +181,22 @@ async def judge_stdio(
     passed = 0
     failures: list[Failure] = []
     usage = program.compiling
-    wasted = 0.0
+    wasted, limited = 0.0, Wasted(submission)
+    limits = submission.limits
     first: Judgement | None = None
     for index, case in enumerate(grader.cases):
         accepted = [case.stdout] if isinstance(case.stdout, str) else case.stdout
         longest = max(len(each.encode("utf-8", "replace")) for each in accepted)
         keep = max(_STDOUT_AT_LEAST, _STDOUT_TIMES * longest)
-        finished = await program.run(backend, program.job(case=case), keep)
+        if limits is not program.submission.limits:
+            program = replace(program, submission=replace(program.submission, limits=limits))
+        work = program.run(backend, program.job(case=case), keep)
+        is_decided = first is not None and submission.scoring == "all"
+        ran = await limited.in_time(work, is_decided=is_decided)
+        if ran is None:
+            break
+        finished = ran
+        limits = left(limits, finished.ended.usage)
         judged = partial(_judge_case, finished, case, accepted, comparison, reveal=grader.reveal)
         usage = usage + finished.ended.usage
         if len(finished.ended.stdout) <= _SHORT_BYTES:
@@ -202,7 +213,11 @@ async def judge_stdio(
         if len(failures) < MAX_FAILURES:
             failures.append(Failure(index=index, test=f"case {index}", message=text))
         wasted += finished.ended.usage.cpu_seconds
-        if wasted > submission.limits.wall_seconds:
+        if finished.ended.ending in verdicts.LIMITS:
+            limited.add(finished.ended.usage)
+            if submission.scoring == "all":
+                break
+        if wasted > limits.wall_seconds or limits.are_used_up:
             break
     if first is None:
         first = _cut(last, submission, "passed", "")

@@ -28,7 +28,10 @@ _MODULES = (
         f"sandbox/aviato/guest/{name}.py"
         for name in ("child", "clock", "processes", "supervisor", "workdir")
     ),
-    *(f"sandbox/linux/{name}.py" for name in ("kernel", "procfs", "syscalls", "turn_clock")),
+    *(
+        f"sandbox/linux/{name}.py"
+        for name in ("kernel", "procfs", "syscalls", "time_limits", "turn_clock")
+    ),
 )
 _TOOLS = ("pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "pygments")
 _LEXERS = ("__init__", "_mapping", "diff", "python", "special")  # pygments has several hundred

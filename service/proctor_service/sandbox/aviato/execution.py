@@ -90,6 +90,8 @@ class Execution(Lines):
             "limits": {
                 "cpu_seconds": limits.cpu_seconds,
                 "wall_seconds": limits.wall_seconds,
+                "all_cpu_seconds": limits.all_cpu_seconds,
+                "all_wall_seconds": limits.all_wall_seconds,
                 "timeout_seconds": timeout_seconds,
                 "memory_mb": limits.memory_mb,
                 "output_kb": limits.output_kb,
@@ -227,7 +229,7 @@ class Execution(Lines):
             if secrets.compare_digest(str(report.get("word")), self._word):
                 self._reported = self.open
                 self._goodbye = self._loop.create_task(self._hang_up())
-                self._set_result(_ended(report, self._limits, self._kept))
+                self._set_result(_ended(report, self._kept))
 
     def _set_result(self, ended: Ended) -> None:
         if self.open:
@@ -247,17 +249,16 @@ class Execution(Lines):
         self._wake()
 
 
-def _ended(report: dict[str, Any], limits: Limits, kept: dict[str, list[bytes]]) -> Ended:
+def _ended(report: dict[str, Any], kept: dict[str, list[bytes]]) -> Ended:
     evidence = Evidence(
         status=report["status"],
         stopped_for=report["stopped_for"],
         out_of_memory_kills=report["out_of_memory_kills"],
-        cpu_seconds=report["cpu_seconds"],
+        cpu_exceeded=report["cpu_exceeded"],
     )
     stdout, stderr = b"".join(kept["o"]), b"".join(kept["e"])
     return ended_by(
         evidence,
-        limits,
         stdout=stdout,
         stderr=stderr,
         truncated=report["stdout_bytes"] > len(stdout) or report["stderr_bytes"] > len(stderr),

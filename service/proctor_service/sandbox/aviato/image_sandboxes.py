@@ -182,7 +182,7 @@ class ImageSandboxes(Users):
         Raises SandboxUnavailable.
         """
         pool = self._pool
-        seconds = self._plan.call_seconds(limits.cpu_seconds + limits.wall_seconds)
+        seconds = self._plan.call_seconds(limits.all_cpu_seconds + limits.all_wall_seconds)
         failure = SandboxUnavailable("unhealthy")
         for _ in range(_TRIES):
             remote = await pool.lease(self._plan.shape(limits))

@@ -33,6 +33,10 @@ class AviatoSandbox:
         """See `Sandbox.send`."""
         self._execution.pass_on(line)
 
+    def begin_test(self) -> None:
+        """See `Sandbox.begin_test`."""
+        self._execution.send(b"t\n")
+
     async def drain(self) -> None:
         """See `Sandbox.drain`."""
         await self._execution.drain()

@@ -12,7 +12,6 @@ import contextlib
 import json
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from proctor_service.errors import SandboxEnded, SandboxLost, SandboxUnavailable
@@ -64,7 +63,7 @@ class AviatoStatefulSandbox(FileOperations):
         """See `StatefulSandbox.exec`."""
         limits, timeout = self._limits, command.timeout_seconds
         if timeout is not None:
-            limits = replace(limits, cpu_seconds=_UNTIMED_SECONDS, wall_seconds=_UNTIMED_SECONDS)
+            limits = limits.with_time(_UNTIMED_SECONDS)
         kind = "argv" if command.code is None else "code"
         what: list[object] = list(command.argv) if command.code is None else [command.code]
         return await self._run(kind, what, command.stdin, limits, timeout, hear)

@@ -19,7 +19,7 @@ import os
 import signal
 from dataclasses import dataclass
 
-from proctor_service.sandbox.interface import Ended, Ending, Limits, Usage
+from proctor_service.sandbox.interface import Ended, Ending, Usage
 
 SHORT_OF_MEMORY = "its surroundings ran out of memory before it reached its own limit"
 
@@ -29,7 +29,8 @@ class Evidence:
     """Facts known once all processes of a sandbox are gone.
 
     `status`: as from wait(2). `stopped_for`: the service's reason for stopping the sandbox, or
-    None. `out_of_memory_kills` and `cpu_seconds`: totals over all processes of the sandbox.
+    None. `out_of_memory_kills`: total over all processes of the sandbox. `cpu_exceeded`: their CPU
+    time is above a limit.
     `at_memory_limit`: the sandbox reached its own memory limit. `is_first_process`: `status`
     belongs to the first process of the sandbox's own PID namespace. `kills_around`: number of
     processes killed for memory around it meanwhile, where no cgroup of its own counts.
@@ -38,13 +39,13 @@ class Evidence:
     status: int
     stopped_for: Ending | None
     out_of_memory_kills: int
-    cpu_seconds: float
+    cpu_exceeded: bool
     at_memory_limit: bool = True
     is_first_process: bool = False
     kills_around: int = 0
 
 
-def outside_cause(evidence: Evidence, limits: Limits) -> str | None:
+def outside_cause(evidence: Evidence) -> str | None:
     """Return the outside cause of the ending; None if caused by the program or the service."""
     if evidence.stopped_for in ("output_limit", "memory_limit"):
         return None
@@ -59,7 +60,7 @@ def outside_cause(evidence: Evidence, limits: Limits) -> str | None:
     explained = (
         evidence.stopped_for is not None
         or evidence.out_of_memory_kills > 0
-        or evidence.cpu_seconds > limits.cpu_seconds
+        or evidence.cpu_exceeded
     )
     if was_killed and evidence.is_first_process and not explained:
         return "it was killed from outside"
@@ -68,7 +69,6 @@ def outside_cause(evidence: Evidence, limits: Limits) -> str | None:
 
 def ended_by(
     evidence: Evidence,
-    limits: Limits,
     *,
     stdout: bytes,
     stderr: bytes,
@@ -83,7 +83,7 @@ def ended_by(
         ending = evidence.stopped_for
     elif evidence.out_of_memory_kills:
         ending = "memory_limit"
-    elif evidence.cpu_seconds > limits.cpu_seconds or number == signal.SIGXCPU:
+    elif evidence.cpu_exceeded or number == signal.SIGXCPU:
         ending = "cpu_limit"
     elif evidence.stopped_for is not None and not (
         evidence.stopped_for == "killed" and number != signal.SIGKILL

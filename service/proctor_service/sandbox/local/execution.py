@@ -12,7 +12,8 @@ from proctor_service.sandbox.interface import Ended, Ending, Hear, Limits, Strea
 from proctor_service.sandbox.linux.channel import Stream
 from proctor_service.sandbox.linux.exit_status import Evidence, ended_by
 from proctor_service.sandbox.linux.poller import Poller
-from proctor_service.sandbox.local.idle import UNSEEN_TIMES, Measurement
+from proctor_service.sandbox.linux.time_limits import UNSEEN_TIMES
+from proctor_service.sandbox.local.idle import Measurement
 
 _LAST_BYTES = 1 << 20  # capacity of a pipe; background processes may keep filling the pipe
 
@@ -124,11 +125,15 @@ class Execution:
         if self._timeout_seconds is not None:
             late = max(self.active_seconds, unseen) > self._timeout_seconds
             return "wall_limit" if late else None
-        if self.cpu_seconds > self.limits.cpu_seconds:
+        if self.is_over(self.cpu_seconds):
             return "cpu_limit"
         if unseen > self.limits.cpu_seconds + self.limits.wall_seconds:
             return "cpu_limit"
         return "wall_limit" if self.idle_seconds > self.limits.wall_seconds else None
+
+    def is_over(self, cpu_seconds: float) -> bool:
+        """Tell whether this CPU time is above the limit."""
+        return cpu_seconds > self.limits.cpu_seconds
 
     def stop(self, reason: Ending) -> bool:
         """Record the reason for stopping the command; False if a reason is already recorded."""
@@ -142,18 +147,20 @@ class Execution:
         since = self.active_seconds - self._stopped_at_active
         return self.stopped_for is not None and since > seconds
 
-    def ended(self, evidence: Evidence, peak_kb: int) -> Ended:
-        """Return the ending, output and usage of the command."""
+    def ended(self, evidence: Evidence, cpu_seconds: float, peak_kb: int) -> Ended:
+        """Return the ending, output and usage of the command.
+
+        `cpu_seconds`: of its processes for which another one waited.
+        """
         out, err = self.out, self.err
         return ended_by(
             evidence,
-            self.limits,
             stdout=bytes(out.stored),
             stderr=bytes(err.stored),
             truncated=out.total + err.total > len(out.stored) + len(err.stored),
             usage=Usage(
                 # The monitor's figure includes killed children for which no process waited.
-                cpu_seconds=max(evidence.cpu_seconds, self.cpu_seconds),
+                cpu_seconds=max(cpu_seconds, self.cpu_seconds),
                 wall_seconds=time.monotonic() - self.started_at,
                 peak_memory_mb=peak_kb / 1024,
                 idle_seconds=self.idle_seconds,

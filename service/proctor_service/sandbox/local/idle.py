@@ -23,13 +23,6 @@ _CONTENDED_SHARE = 0.01
 _LONG_RUN_SECONDS = 0.25  # of CPU time
 
 
-UNSEEN_TIMES = 3
-"""Multiple of the time limits allowed for time which cannot be attributed to a sandbox.
-
-Greater than 1, because an honest program on a busy machine has unattributed time, too.
-"""
-
-
 @dataclass(frozen=True, slots=True)
 class ThreadTimes:
     """Kernel counters of a thread: seconds run, seconds waited for a core, and its state.

@@ -15,10 +15,11 @@ from proctor_service.sandbox.linux import procfs
 from proctor_service.sandbox.linux.channel import Channel, Stream
 from proctor_service.sandbox.linux.exit_status import Evidence, ended_by, outside_cause
 from proctor_service.sandbox.linux.poller import Poller
+from proctor_service.sandbox.linux.time_limits import TimeLimits
 from proctor_service.sandbox.linux.turn_clock import TurnClock
 from proctor_service.sandbox.local.cgroups import AWAKE, Group
 from proctor_service.sandbox.local.fork_server import LOCKED, RLIMITS, THREAD_MB
-from proctor_service.sandbox.local.idle import UNSEEN_TIMES, Measurement
+from proctor_service.sandbox.local.idle import Measurement
 from proctor_service.sandbox.local.memory import MemoryLimit
 from proctor_service.sandbox.local.spawn import Launch
 
@@ -50,6 +51,7 @@ class LocalSandbox(Channel):
         on_output = self._on_output
         self._streams = (Stream(out, on_output, poller), Stream(err, on_output, poller))
         self._limits: Limits | None = None
+        self._time: TimeLimits | None = None
         self._stopped_for: Ending | None = None
         self._ended: asyncio.Future[Ended] = self._loop.create_future()
         self.started_at = 0.0
@@ -63,6 +65,12 @@ class LocalSandbox(Channel):
     def begin(self, job: Job, descriptors: int = 0) -> None:
         """Start the program; see `Sandbox.begin`. `descriptors`: limit on open descriptors."""
         limits = self._limits = job.limits
+        self._time = TimeLimits(
+            limits.cpu_seconds,
+            limits.wall_seconds,
+            limits.all_cpu_seconds,
+            limits.all_wall_seconds,
+        )
         self.group.begin()
         self._kills_before = self.kills_around()
         out, err = self._streams
@@ -86,6 +94,11 @@ class LocalSandbox(Channel):
             processes = (min(limits.processes + _FORKSERVER_PROCESSES, processes[1]),) * 2
         # The stack's hard limit is unchanged: contest programs raise their own.
         return _RLIMITS.pack(descriptors, descriptors, stack, most_stack, *space, *processes)
+
+    def begin_test(self) -> None:
+        """See `Sandbox.begin_test`."""
+        if self._time is not None:
+            self._time.begin_test()
 
     async def ended(self) -> Ended:
         """Return the ending once all processes are gone."""
@@ -157,17 +170,14 @@ class LocalSandbox(Channel):
 
     def on_measurement(self, measurement: Measurement) -> None:
         """Stop the sandbox if a time limit is exceeded."""
-        limits = self._limits
-        if limits is None:
+        if self._time is None:
             return
         self.idle_seconds += measurement.idle_seconds
         self._unseen_seconds += measurement.unseen_seconds
         self._seen_cpu_seconds = max(self._seen_cpu_seconds, measurement.cpu_seconds)
-        most_unseen = UNSEEN_TIMES * (limits.cpu_seconds + limits.wall_seconds)
-        if measurement.cpu_seconds > limits.cpu_seconds or self._unseen_seconds > most_unseen:
-            self.stop("cpu_limit")
-        elif self.idle_seconds > limits.wall_seconds:
-            self.stop("wall_limit")
+        reason = self._time.sample(measurement.cpu_seconds, self.idle_seconds, self._unseen_seconds)
+        if reason is not None:
+            self.stop(reason)
 
     def on_memory_exceeded(self) -> None:
         """Stop the sandbox."""
@@ -184,8 +194,7 @@ class LocalSandbox(Channel):
             while self.open and self.read():
                 pass
         self.close()
-        limits = self._limits
-        if limits is None:
+        if self._time is None:
             self._ended.set_result(Ended("killed", None, None, b"", b"", False, Usage()))
             return
         kills = self.group.out_of_memory_kills()
@@ -194,12 +203,12 @@ class LocalSandbox(Channel):
             status,
             self._stopped_for,
             kills,
-            cpu,
+            self._time.is_over(cpu),
             at_memory_limit=kills > 0 and self.group.at_memory_limit(),
             is_first_process=self.launch.contained,
             kills_around=self.kills_since(self._kills_before),
         )
-        why = outside_cause(evidence, limits)
+        why = outside_cause(evidence)
         if not self.greeted and self._stopped_for != "killed":
             why = f"its walls did not come up: {self._line[:300].decode('utf-8', 'replace')}"
         if why is not None:
@@ -209,7 +218,6 @@ class LocalSandbox(Channel):
         self._ended.set_result(
             ended_by(
                 evidence,
-                limits,
                 stdout=bytes(out.stored),
                 stderr=bytes(err.stored),
                 truncated=out.total + err.total > len(out.stored) + len(err.stored),

@@ -26,9 +26,10 @@ from proctor_service.sandbox.file_operations import FileOperations, limits_of_op
 from proctor_service.sandbox.interface import Command, Ended, Ending, Hear, Job, Limits
 from proctor_service.sandbox.linux import procfs
 from proctor_service.sandbox.linux.exit_status import OVER, SHORT_OF_MEMORY, Evidence, outside_cause
+from proctor_service.sandbox.linux.time_limits import UNSEEN_TIMES
 from proctor_service.sandbox.local.cgroups import AWAKE, RESTING
 from proctor_service.sandbox.local.execution import Execution, Pipes
-from proctor_service.sandbox.local.idle import UNSEEN_TIMES, Measurement
+from proctor_service.sandbox.local.idle import Measurement
 from proctor_service.sandbox.local.memory import MemoryLimit
 from proctor_service.sandbox.local.monitor import Monitor
 from proctor_service.sandbox.local.reads import background, left_running
@@ -75,7 +76,7 @@ class LocalStatefulSandbox(FileOperations):
 
     async def open(self) -> None:
         """Start the session process. Raises SandboxLost on failure."""
-        untimed = replace(self._limits, cpu_seconds=_UNTIMED_SECONDS, wall_seconds=_UNTIMED_SECONDS)
+        untimed = self._limits.with_time(_UNTIMED_SECONDS)
         job = {"kind": "session", "descriptors": self._sandbox.descriptors}
         self._sandbox.begin(Job(json.dumps(job).encode() + b"\n", untimed), _DESCRIPTORS)
         said = await self._sandbox.receive()
@@ -109,9 +110,7 @@ class LocalStatefulSandbox(FileOperations):
         kind = "argv" if command.code is None else "code"
         work = list(command.argv) if command.code is None else command.code
         timeout = command.timeout_seconds
-        limits = self._limits if timeout is None else replace(
-            self._limits, cpu_seconds=_UNTIMED_SECONDS, wall_seconds=_UNTIMED_SECONDS
-        )  # fmt: skip
+        limits = self._limits if timeout is None else self._limits.with_time(_UNTIMED_SECONDS)
         seconds = math.ceil(limits.cpu_seconds if timeout is None else timeout)
         return await self._run(
             kind,
@@ -189,12 +188,12 @@ class LocalStatefulSandbox(FileOperations):
         evidence = self._evidence(execution, *report[:2])
         if kind not in _PROGRAMS and code in (MISSING, REFUSED):
             evidence = replace(evidence, kills_around=0)  # our own helper has answered
-        why = outside_cause(evidence, execution.limits)
+        why = outside_cause(evidence)
         if why is not None:
             self._finish(execution)
             self._sandbox.on_lost(why)
             raise await self._over()
-        ended = execution.ended(evidence, report[2])
+        ended = execution.ended(evidence, *report[1:])
         self._finish(execution)
         return ended
 
@@ -243,7 +242,7 @@ class LocalStatefulSandbox(FileOperations):
             status,
             execution.stopped_for,
             kills,
-            cpu_seconds,
+            execution.is_over(cpu_seconds),
             at_memory_limit=at_memory_limit,
             kills_around=self._sandbox.kills_since(execution.kills_around_before),
         )

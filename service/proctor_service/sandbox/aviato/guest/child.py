@@ -94,7 +94,7 @@ def _tmp(box: str) -> str:
 def limits_line(limits: dict[str, Any], fresh: bool) -> bytes:
     """Return the rlimits for the child to set, in addition to the limits of the supervisor."""
     words = (
-        int(limits["timeout_seconds"] or limits["cpu_seconds"]) + 2,
+        int(limits["timeout_seconds"] or limits["all_cpu_seconds"]) + 2,
         max(8, min(64, limits["memory_mb"] // 4)),
         limits["memory_mb"] + 64,  # for a bare interpreter
         limits["processes"],

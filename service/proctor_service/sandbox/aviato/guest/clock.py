@@ -10,22 +10,35 @@ import resource
 from typing import Any
 
 from ...linux import procfs
+from ...linux.time_limits import TimeLimits
 from ...linux.turn_clock import TurnClock
 
 
 class Clock:
-    """Measures CPU and idle time; with `turns`, the peer's turns do not count as idle time."""
+    """Measures CPU and idle time; with `turns`, the peer's turns do not count as idle time.
+
+    `timeout_seconds`: bounds running and idle time together, in place of the limits.
+    """
 
     def __init__(self) -> None:
         self.turns: TurnClock | None = None
+        self.limits = TimeLimits(0.0, 0.0, 0.0, 0.0)
+        self.timeout_seconds: float | None = None
         self.looks = 0
         self.cpu_seconds = self.idle_seconds = self.used_seconds = 0.0
         self._scheduled: dict[int, float] = {}
         self._at = 0.0
 
-    def start(self, now: float) -> None:
+    def start(self, now: float, limits: dict[str, Any]) -> None:
         """Start counting time."""
         self._at = now
+        self.timeout_seconds = limits["timeout_seconds"]
+        self.limits = TimeLimits(
+            limits["cpu_seconds"],
+            limits["wall_seconds"],
+            limits["all_cpu_seconds"],
+            limits["all_wall_seconds"],
+        )
 
     def sample(self, pids: list[int], now: float) -> None:
         """Add the time used by these processes and by all ended processes."""
@@ -51,11 +64,8 @@ class Clock:
         self.cpu_seconds = max(cpu, self.cpu_seconds)
         self._scheduled, self._at = scheduled, now
 
-    def over(self, limits: dict[str, Any]) -> str | None:
+    def over(self) -> str | None:
         """Return the exceeded limit, or None."""
-        timeout = limits["timeout_seconds"]
-        if timeout is not None:
-            return "wall_limit" if self.used_seconds > timeout else None
-        if self.cpu_seconds > limits["cpu_seconds"]:
-            return "cpu_limit"
-        return "wall_limit" if self.idle_seconds > limits["wall_seconds"] else None
+        if self.timeout_seconds is not None:
+            return "wall_limit" if self.used_seconds > self.timeout_seconds else None
+        return self.limits.sample(self.cpu_seconds, self.idle_seconds)

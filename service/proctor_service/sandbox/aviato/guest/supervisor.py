@@ -8,6 +8,7 @@ file is copied into the remote sandbox.
 From the service, a line each:
     c configuration   l a line for the program   b bytes for the program, base64
     h no more lines   k kill: no longer needed   f kill: too much output
+    t the next test begins
 To the service, a line each, with base64 data:
     + ready   - failed    l data of the program's channel
     o its stdout          e its stderr     . its ending
@@ -186,6 +187,8 @@ class _Supervisor:
             if self.clock.turns is not None:
                 self.clock.turns.left_alone()
             self.pass_on()
+        elif kind == b"t":
+            self.clock.limits.begin_test()
         elif kind in (b"k", b"f"):
             self.stop("killed" if kind == b"k" else "output_limit")
 
@@ -197,7 +200,7 @@ class _Supervisor:
         self.streams[0].room = self.limits["flood_bytes"]
         self.started = time.monotonic()
         self.clock.turns = TurnClock() if order["takes_turns"] else None
-        self.clock.start(self.started)
+        self.clock.start(self.started, self.limits)
         if order["still"] and self.uid is not None:
             self.stilled = True
             processes.signal_user(self.uid, signal.SIGSTOP)
@@ -269,7 +272,7 @@ class _Supervisor:
         pids = self.pids()
         self.clock.sample(pids, time.monotonic())
         all_pids = pids if self.uid is None or self.fresh else processes.of_user(self.uid)
-        reason = self.clock.over(self.limits)
+        reason = self.clock.over()
         if reason is None and processes.exceed_memory(all_pids, self.limits["memory_mb"], self.uid):
             reason = "memory_limit"
         if reason is None and self.clock.looks % _DISK_LOOKS == 0:
@@ -318,12 +321,14 @@ class _Supervisor:
                 pass
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         _, out, err = self.streams
+        cpu_seconds = max(used.ru_utime + used.ru_stime, self.clock.cpu_seconds)
         report = {
             "word": self.word,
             "status": self.status,
             "stopped_for": self.stopped_for,
             "out_of_memory_kills": processes.out_of_memory_kills() - self.oom_kills,
-            "cpu_seconds": max(used.ru_utime + used.ru_stime, self.clock.cpu_seconds),
+            "cpu_seconds": cpu_seconds,
+            "cpu_exceeded": self.clock.limits.is_over(cpu_seconds),
             "wall_seconds": wall_seconds,
             "idle_seconds": self.clock.idle_seconds,
             "active_seconds": self.clock.used_seconds,
