@@ -14,8 +14,10 @@ from pydantic import BaseModel, ValidationError
 
 from proctor_client import wire
 from proctor_client.errors import InvalidRequestError, from_validation
+from proctor_client.wire import long_integers
 
 R = TypeVar("R", bound=wire.Request)
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 
 def checked(model: type[R], fields: Mapping[str, object]) -> R:
@@ -56,7 +58,7 @@ def encode(request: wire.Request) -> bytes:
     sent = wire.dump(request)
     try:
         # Not pydantic's JSON encoder, which silently turns an infinite expected value into null.
-        return json.dumps(sent, ensure_ascii=False, allow_nan=False).encode()
+        return long_integers.dumps(sent, _ENCODER).encode()
     except UnicodeEncodeError:
         where = _surrogate(sent) or "request"
         raise InvalidRequestError(f"{where}: a lone surrogate cannot be sent as UTF-8") from None

@@ -23,7 +23,7 @@ from proctor_client.datasets.files import load_named
 from proctor_client.datasets.forms import MAKERS
 from proctor_client.datasets.tasks import DatasetError
 from proctor_service.cli import build
-from proctor_service.judge.text import same_output
+from proctor_service.judge.text import Closeness, Comparison
 from proctor_trainers.problems import load_problems
 
 ROWS = [
@@ -145,4 +145,4 @@ def test_livecodebench_compares_decimals(expected: str, printed: str, same: bool
     cases = [{"input": "", "output": expected, "testtype": "stdin"}]
     row = {"question_id": "q", "public_test_cases": cases, "private_test_cases": "[]"}
     grader = MAKERS["livecodebench"](row, "data:1").fields["grader"]
-    assert same_output(printed, expected, "tokens", grader["tolerance"]) is same
+    assert Comparison("tokens", Closeness.of(grader["tolerance"])).is_same(printed, expected) is same

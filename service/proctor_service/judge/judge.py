@@ -45,8 +45,8 @@ _LARGE_CHARACTERS = 1 << 15
 _MOST_LARGE = 2  # large suites that are analysed at once, each in a process of its own
 
 
-_Key = tuple[tuple[str, ...], str, str | None, str | None]
-"""What an analysis depends on: tests, setup, entry point, and integrity."""
+_Key = tuple[tuple[str, ...], str, str | None, str, str | None]
+"""What an analysis depends on: tests, setup, entry point and its method, and integrity."""
 
 
 class Judge:
@@ -132,7 +132,8 @@ class Judge:
 
         A thread or a process analyses, and goes on for the others if one is cancelled.
         """
-        key = (tuple(grader.tests), grader.setup, grader.entry_point, grader.integrity)
+        entry = grader.entry_point, grader.method
+        key = (tuple(grader.tests), grader.setup, *entry, grader.integrity)
         known = self._analyses.get(key)
         if known is None:
             known = asyncio.ensure_future(self._analyse(grader, _length(key)))
