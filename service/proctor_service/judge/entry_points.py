@@ -38,7 +38,9 @@ def target_of(entry_point: str) -> Any:
     """Return the target of a normal entry point. Raises InvalidTask for `a.b.f` and `Solution()`."""
     owner, dot, name = entry_point.rpartition(".")
     if "." in owner or name.endswith(")"):
-        raise InvalidTask(f"entry_point: {entry_point[:100]!r} is not f, Solution().f or Solution.f")
+        raise InvalidTask(
+            f"entry_point: {entry_point[:100]!r} is not f, Solution().f or Solution.f"
+        )
     if not dot:
         return name
     if owner.endswith("()"):

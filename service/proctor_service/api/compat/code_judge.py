@@ -102,7 +102,7 @@ async def _run(
     submission = wire.Submission(
         completion=asked.solution,
         language=handler.language(asked.type),
-        grader=wire.StdioGrader(kind="stdio", cases=[case], compare="lines"),
+        grader=wire.StdioGrader(kind="stdio", cases=[case], compare="trimmed"),
     )
     bounds = limits(handler.machine.settings, LIMIT_SECONDS, memory_mb=MEMORY_MB)
     request = wire.RewardRequest(

@@ -26,7 +26,7 @@ from proctor_service.errors import Failure, InvalidRequest, InvalidTask, Overloa
 
 JOB = "open_instruct"
 SPARE_SECONDS = 4.0
-TOLERANCE = 1e-9  # open-instruct treats `1.0` and `1.00` as equal
+TOLERANCE = wire.Tolerance(relative=1e-15)  # open-instruct compares decimals: 1.0 is 1.00
 BETWEEN_TRIES_SECONDS = 1.0
 """Delay of a redirect after a failure: 30 redirects then last longer than a restart."""
 
@@ -87,6 +87,7 @@ async def _stdio(
         wire.StdioGrader(
             kind="stdio",
             cases=[wire.StdioCase(stdin=_text(test.input), stdout=_text(test.output))],
+            compare="trimmed",
             tolerance=TOLERANCE,
         )
         for test in found

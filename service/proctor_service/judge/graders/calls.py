@@ -65,9 +65,7 @@ def _encoded(grader: CallsGrader, most_bytes: int) -> list[bytes]:
     return lines
 
 
-def _tests(
-    said: Said, grader: CallsGrader, equality: Equality
-) -> list[tuple[str, Raised | None]]:
+def _tests(said: Said, grader: CallsGrader, equality: Equality) -> list[tuple[str, Raised | None]]:
     """Return the text of each failed case and its problem; the problem of a passed case is None."""
     tests: list[tuple[str, Raised | None]] = []
     told = 0
