@@ -26,7 +26,7 @@ MOST_ITEMS = 1 << 16
 TOKENS_AT_ONCE = 1024
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+|[\[\]{}]', re.DOTALL)
 r"""A string, or a bracket. In `{"a\"[": [1]}`: `{`, `"a\"["`, `[`, `]` and `}`."""
-_OPEN, _CLOSE, _QUOTE = b"[{", b"]}", b'"'
+_QUOTE, _OPENING = ord('"'), b"[{"
 _BLANKS = b" \t\r\n"
 
 
@@ -70,7 +70,7 @@ async def parse_batch(field: str, head: type[H], item: type[P], body: bytearray)
     batch = Batch(field, rest, item, body, bounds)
     at = begin
     for index in range(len(batch)):
-        between = body[at : bounds[2 * index]].strip(_BLANKS)
+        between = bytes(body[at : bounds[2 * index]]).strip(_BLANKS)
         if between != (b"," if index else b""):
             raise InvalidRequest(f"{field}.{index}: not an object")
         batch.item(index)
@@ -84,42 +84,40 @@ async def parse_batch(field: str, head: type[H], item: type[P], body: bytearray)
 
 
 async def _list_in(field: str, body: bytearray) -> tuple[int, int, array[int]]:
-    """Return the places behind and at the brackets of the field's list, and those of its objects."""
+    """Return the places of the field's list, between its brackets, and those of its objects.
+
+    The list of places has the begin and the end of each object.
+    """
     pacer = Pacer()
-    quoted = json.dumps(field).encode()
+    name = json.dumps(field).encode()
     bounds = array("Q")
-    begin = end = depth = item = 0
-    key = b""
-    key_end = 0
+    begin = end = depth = item = key_end = 0
     for number, token in enumerate(_TOKEN.finditer(body)):
         if number % TOKENS_AT_ONCE == 0:
             await pacer.pause()
         at = token.start()
-        mark = body[at : at + 1]
-        inside = begin and not end
-        if mark == _QUOTE:
+        in_list = begin and not end
+        if body[at] == _QUOTE:
             if depth == 1:
-                key, key_end = bytes(body[at : token.end()][: len(quoted) + 1]), token.end()
-        elif mark in (b"[", b"{"):
+                key_end = token.end() if body[at : at + len(name)] == name else 0
+        elif body[at] in _OPENING:
             depth += 1
-            if depth == 2 and mark == b"[" and key == quoted and _colon(body, key_end, at):
-                if begin:
-                    raise InvalidRequest(f"{field}: the body has it twice")
-                begin = at + 1
-            elif depth == 3 and inside:
+            if depth == 3 and in_list:
                 item = at
+            elif depth == 2 and key_end:
+                if bytes(body[key_end : at + 1]).translate(None, _BLANKS) == b":[":
+                    if begin:
+                        raise InvalidRequest(f"{field}: the body has it twice")
+                    begin = at + 1
+                key_end = 0
         else:
             depth -= 1
-            if depth == 2 and inside:
+            if depth == 2 and in_list:
                 if len(bounds) == 2 * MOST_ITEMS:
                     raise TooLarge(f"{field}: more than {MOST_ITEMS} items")
                 bounds.extend((item, at + 1))
-            elif depth == 1 and inside:
+            elif depth == 1 and in_list:
                 end = at
     if not end:
         raise InvalidRequest(f"{field}: the body has no such list")
     return begin, end, bounds
-
-
-def _colon(body: bytearray, begin: int, end: int) -> bool:
-    return body[begin:end].strip(_BLANKS) == b":"
