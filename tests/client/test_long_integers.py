@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proctor_client.wire import CallsGrader, RewardRequest, long_integers
 from proctor_client._requests import encode
+from proctor_client.wire import CallsGrader, RewardRequest, long_integers
 
 LONG = 7**20_000  # 16,902 digits
 

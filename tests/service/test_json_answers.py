@@ -19,7 +19,6 @@ from proctor_service.codec import values
 from proctor_service.judge.json_answers import Equality
 from proctor_service.judge.text import Closeness
 
-
 Kind = Literal["json", "python"]
 
 

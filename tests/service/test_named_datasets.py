@@ -145,4 +145,6 @@ def test_livecodebench_compares_decimals(expected: str, printed: str, same: bool
     cases = [{"input": "", "output": expected, "testtype": "stdin"}]
     row = {"question_id": "q", "public_test_cases": cases, "private_test_cases": "[]"}
     grader = MAKERS["livecodebench"](row, "data:1").fields["grader"]
-    assert Comparison("tokens", Closeness.of(grader["tolerance"])).is_same(printed, expected) is same
+    assert (
+        Comparison("tokens", Closeness.of(grader["tolerance"])).is_same(printed, expected) is same
+    )

@@ -11,7 +11,6 @@ from proctor_service.judge.text import EXACT, Closeness, Compare, Comparison
 MODES: tuple[Compare, ...] = ("tokens", "lines", "trimmed", "exact")
 
 
-
 def by(compare: Compare, tolerance: float) -> Comparison:
     return Comparison(compare, Closeness.of(tolerance))
 
@@ -112,12 +111,15 @@ def test_different(compare: Compare, tolerance: float, actual: str, expected: st
         (Comparison(closeness=Closeness(relative=1e-5)), "1000001", "1000000", False),
         (Comparison(closeness=Closeness(1e-8, 1e-5)), "0.0", "0.0000005", False),
         (Comparison(closeness=Closeness(1e-8, 1e-5)), "0.5", "1" * 390, False),
-        (Comparison("lines", Closeness(relative=1e-5), ignore_case=True), "X 1.000001", "x 1.0", True),
+        (
+            Comparison("lines", Closeness(relative=1e-5), ignore_case=True),
+            "X 1.000001",
+            "x 1.0",
+            True,
+        ),
     ],
 )
-def test_case_and_closeness(
-    comparison: Comparison, actual: str, expected: str, same: bool
-) -> None:
+def test_case_and_closeness(comparison: Comparison, actual: str, expected: str, same: bool) -> None:
     assert comparison.is_same(actual, expected) is same
     assert (comparison.first_difference(actual, expected) == "") is same
 

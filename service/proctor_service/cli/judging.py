@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from proctor_client import Client, wire
 from proctor_client.datasets.tasks import Completion, Task
+from proctor_client.wire import long_integers
 from proctor_service.cli.programs import submission_of
 
 BATCH = 1000
@@ -70,7 +70,7 @@ def _batches(items: Sequence[Attempt]) -> Iterator[list[Attempt]]:
     batch: list[Attempt] = []
     room = BATCH_CHARACTERS
     for item in items:
-        size = len(json.dumps(submission_of(item.task, item.completion)))
+        size = len(long_integers.dumps(submission_of(item.task, item.completion)))
         if batch and (len(batch) == BATCH or size > room):
             yield batch
             batch, room = [], BATCH_CHARACTERS

@@ -44,14 +44,11 @@ class Encoder:
 
     ``kept`` holds the containers in the order of their numbers; an RPC connection later shares the
     mutable containers. ``known`` may return a wire form for a container that the other endpoint
-    already has. ``most_bytes`` bounds the expanded size (``limits``).
+    already has.
     """
 
     def __init__(
-        self,
-        make_handle: MakeHandle | None = None,
-        known: Callable[[Any], Any] | None = None,
-        most_bytes: int = MAX_EXPANDED_BYTES,
+        self, make_handle: MakeHandle | None = None, known: Callable[[Any], Any] | None = None
     ) -> None:
         self.kept: list[Any] = []
         # True: encode numpy arrays as lists, for a reader without numpy.
@@ -63,13 +60,13 @@ class Encoder:
         self._numbers: dict[int, int] = {}
         self._make_handle = make_handle
         self._known = known
-        self._most = self._left = most_bytes
+        self._left = MAX_EXPANDED_BYTES
         self._depth = 0
 
     @property
     def expanded_bytes(self) -> int:
         """The expanded size of all values so far (``limits``)."""
-        return self._most - self._left
+        return MAX_EXPANDED_BYTES - self._left
 
     def encode(self, value: Any) -> Any:
         """Return the wire form of a value. Later calls continue the numbering."""

@@ -12,6 +12,8 @@ from .script import Left, exit_code, explain, flush_all, leave, load_job
 _NO_KEYWORDS = ["d"]
 _MODULE = "solution"  # of what a submission defines, by `script.load_job`
 _CLASS = "Solution"
+IS_JSON = "json"
+"""Last part of a call whose arguments and keywords are JSON as they are, and not the codec's."""
 
 
 def run_calls(channel: Channel, job: dict[str, Any]) -> None:
@@ -24,7 +26,7 @@ def answer_calls(channel: Channel, job: dict[str, Any]) -> None:
     """Send `["loaded"]`, the result of each call, and `["done"]`; fewer if the program exits.
 
     The calls come one at a time, each after the result of the one before. A call is `[target, arguments,
-    keywords]`. A call `[target]` keeps the object that its target names: the number of this call is the
+    keywords]`, or `[target, arguments, keywords, IS_JSON]` for plain JSON. A call `[target]` keeps the object that its target names: the number of this call is the
     target of later calls.
     """
     # Before the program: a failure of Proctor's decoder is no verdict.
@@ -63,7 +65,9 @@ def _decoded(line: bytes) -> list[Any]:
 
     No decoder for a call without keywords: each function that a sandbox is the first to run costs pages.
     """
-    target, *given = values.loads(line)
+    target, *given = call = values.loads(line)
+    if given and given[-1] == IS_JSON:
+        return call[:-1]
     return [target, *[values.decode(part) if part != _NO_KEYWORDS else {} for part in given]]
 
 

@@ -32,6 +32,7 @@ from proctor_service.judge.graders import (
     programs,
     runners,
 )
+from proctor_service.judge.graders.compilers import Compilers
 from proctor_service.judge.run import JobTooLong, Unfit
 from proctor_service.judge.submission import Judgement, Submission, integrity_of, test_count
 from proctor_service.sandbox.interface import Sandboxes
@@ -53,7 +54,7 @@ class Judge:
     """Holder of state shared by all submissions: languages, and analyses of test code."""
 
     def __init__(self, languages: Mapping[str, Language]) -> None:
-        self._languages = languages
+        self._compilers = Compilers(languages)
         self._analyses: OrderedDict[_Key, asyncio.Future[Analysis]] = OrderedDict()
         self._characters = 0
         self._large = asyncio.Semaphore(_MOST_LARGE)
@@ -86,16 +87,16 @@ class Judge:
         return replace(judgement, integrity=integrity)
 
     async def _by_grader(self, submission: Submission, backend: Sandboxes) -> Judgement:
-        languages = self._languages
+        compilers, languages = self._compilers, self._compilers.languages
         match submission.grader:
             case AssertsGrader() as grader:
                 return await self._judge_asserts(submission, grader, backend)
             case CallsGrader() as grader:
                 return await calls.judge(submission, grader, backend)
             case StdioGrader() as grader:
-                return await programs.judge_stdio(submission, grader, backend, languages)
+                return await programs.judge_stdio(submission, grader, backend, compilers)
             case ExecGrader() as grader:
-                return await programs.judge_exec(submission, grader, backend, languages)
+                return await programs.judge_exec(submission, grader, backend, compilers)
             case PytestGrader() as grader:
                 return await in_process.judge_pytest(submission, grader, backend)
             case CommandGrader(runner="pytest") as grader:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
 
 from proctor_client.wire import MAX_FAILURES, Call, CallsGrader
 from proctor_service.codec import values
-from proctor_service.codec.limits import MAX_EXPANDED_BYTES
+from proctor_service.guest.function_calls import IS_JSON
 from proctor_service.judge.entry_points import either, normal, target_of
 from proctor_service.judge.graders.asserts_calls import shown
 from proctor_service.judge.json_answers import Equality
@@ -26,17 +26,18 @@ from proctor_service.sandbox.interface import Sandboxes
 
 _FEW_BYTES = 4096  # total size of results compared in the event loop within a few ms
 _FEW_LINES_BYTES = 1 << 16  # total size of messages parsed there
-_FEW_ARGUMENT_BYTES = 1 << 17  # expanded size of all arguments encoded there
+_FEW_PARTS = 1 << 14  # of arguments encoded there: numbers, texts and containers
+_PART_CHARACTERS = 64  # of a text that take about as long as a number
 _SHOWN_CHARACTERS = 300
 _NOT_DESCRIBED = Raised("failed", "it returned another value")
 
 
 async def judge(submission: Submission, grader: CallsGrader, backend: Sandboxes) -> Judgement:
     """Judge with one sandbox; expected values stay in the service. Raises InvalidTask."""
-    try:
-        calls = _encoded(grader, _FEW_ARGUMENT_BYTES)
-    except values.ValueTooLarge:  # in a thread, so the event loop stays free
-        calls = await asyncio.to_thread(_encoded, grader, MAX_EXPANDED_BYTES)
+    if _are_few([(case.args, case.kwargs) for case in grader.cases]):
+        calls = _encoded(grader)
+    else:  # in a thread, so the event loop stays free
+        calls = await asyncio.to_thread(_encoded, grader)
     equality = Equality(grader.equality, Closeness.of(grader.tolerance))
     plain_arrays = grader.equality == "json"
     job = python_message(submission, "calls", count=len(calls), plain_arrays=plain_arrays)
@@ -47,21 +48,31 @@ async def judge(submission: Submission, grader: CallsGrader, backend: Sandboxes)
     return conclude(finished, said, await asyncio.to_thread(_tests, said, grader, equality))
 
 
-def _encoded(grader: CallsGrader, most_bytes: int) -> list[bytes]:
-    """Return the line of each call.
+def _are_few(arguments: Sequence[Any]) -> bool:
+    """Tell whether values are encoded within a few ms."""
+    todo, left = list(arguments), _FEW_PARTS
+    while todo and left > 0:
+        each = todo.pop()
+        if isinstance(each, str):
+            left -= len(each) // _PART_CHARACTERS
+        elif isinstance(each, list | tuple | dict):
+            left -= len(each)
+            if left > 0:
+                todo += each.values() if isinstance(each, dict) else each
+    return left > 0
 
-    Raises InvalidTask, and ValueTooLarge if the expanded size of all arguments is above `most_bytes`.
-    """
+
+def _encoded(grader: CallsGrader) -> list[bytes]:
+    """Return the line of each call. Raises InvalidTask and ValueTooLarge."""
     entry_point = normal(grader.entry_point)
     target: Any = either(entry_point) if grader.method == "either" else target_of(entry_point)
     lines = []
     for case in grader.cases:
-        parts = []
-        for given in (case.args, case.kwargs):
-            encoder = values.Encoder(most_bytes=most_bytes)
-            parts.append(encoder.encode(given))
-            most_bytes -= encoder.expanded_bytes
-        lines.append(values.dumps([target, *parts]))
+        try:
+            line = values.dumps([target, case.args, case.kwargs, IS_JSON])
+        except ValueError:  # an integer with more digits than Python converts
+            line = values.dumps([target, values.encode(case.args), values.encode(case.kwargs)])
+        lines.append(line)
     return lines
 
 
