@@ -11,8 +11,8 @@ from command_line import proctor
 from harness import Service, running_service
 from shared_data import shared_data
 
-from proctor_client.datasets.files import load_tasks
-from proctor_client.datasets.tasks import Task
+from proctor_client.tasks.files import load_tasks
+from proctor_client.tasks.task import Task
 from proctor_service.cli.checks import checks_of, names_asked
 from proctor_service.settings import Settings
 

@@ -18,7 +18,7 @@ from pydantic import SecretStr
 from waits import WAIT_SECONDS
 
 from proctor_client import wire
-from proctor_client.datasets.tasks import Task
+from proctor_client.tasks.task import Task
 from proctor_service.cli.console import plain
 from proctor_service.cli.judging import BATCH, BATCH_CHARACTERS, Attempt, _batches, attempts
 from proctor_service.errors import SandboxLost

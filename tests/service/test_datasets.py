@@ -12,9 +12,9 @@ import pytest
 from shared_data import shared_data
 
 from proctor_client import wire
-from proctor_client.datasets.files import load_completions, load_tasks
-from proctor_client.datasets.forms import Format
-from proctor_client.datasets.tasks import Completion, DatasetError, Task
+from proctor_client.tasks.files import load_completions, load_tasks
+from proctor_client.tasks.forms import Format
+from proctor_client.tasks.task import Completion, DatasetError, Task
 from proctor_service.cli.programs import submission_of
 
 PROMPT = '''from typing import List

@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from proctor_client.datasets import catalog
-from proctor_client.datasets.catalog import CATALOG, Source, rows_of, source_of
-from proctor_client.datasets.files import load_named
-from proctor_client.datasets.forms import MAKERS
-from proctor_client.datasets.tasks import DatasetError
+from proctor_client.tasks import catalog
+from proctor_client.tasks.catalog import CATALOG, Source, rows_of, source_of
+from proctor_client.tasks.files import load_named
+from proctor_client.tasks.forms import MAKERS
+from proctor_client.tasks.task import DatasetError
 from proctor_service.cli import build
 from proctor_service.judge.text import same_output
 from proctor_trainers.problems import load_problems

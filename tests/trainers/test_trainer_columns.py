@@ -11,8 +11,8 @@ import pytest
 from shared_data import shared_data
 
 from proctor_client import wire
-from proctor_client.datasets.columns import BadTask, MissingColumns, task_from_columns
-from proctor_client.datasets.tasks import DatasetError
+from proctor_client.tasks.columns import BadTask, MissingColumns, task_from_columns
+from proctor_client.tasks.task import DatasetError
 from proctor_trainers.problems import load_problems
 
 TESTS = ["assert f(1) == 1", "assert f(2) == 2"]

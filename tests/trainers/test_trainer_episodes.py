@@ -13,7 +13,7 @@ import pytest
 from harness import Service, running_service
 
 from proctor_client import Client
-from proctor_client.datasets.ground_truth import task_from_row
+from proctor_client.tasks.ground_truth import task_from_row
 from proctor_trainers.episodes import Episode, Episodes, NoReward, Rows, serve
 from proctor_trainers.trl.environment import Rules
 from proctor_trainers.trl.workplaces import Order, Workplaces

@@ -16,8 +16,8 @@ import pytest
 from adapter_calls import DOWN
 
 from proctor_client import ProctorConnectionError
-from proctor_client.datasets.columns import BadTask
-from proctor_client.datasets.ground_truth import task_from_ground_truth
+from proctor_client.tasks.columns import BadTask
+from proctor_client.tasks.ground_truth import task_from_ground_truth
 from proctor_client.testing import FakeProctor
 from proctor_trainers import verl
 from proctor_trainers.areal import async_reward_function

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from harness import Service
 
-from proctor_client.datasets.columns import BadTask
-from proctor_client.datasets.ground_truth import grader_of, task_from_ground_truth
+from proctor_client.tasks.columns import BadTask
+from proctor_client.tasks.ground_truth import grader_of, task_from_ground_truth
 from proctor_trainers.addresses import client_for
 from proctor_trainers.batching import RewardBatcher
 from proctor_trainers.rewards import Settings as RewardSettings

@@ -23,9 +23,9 @@ from typing import Any, Unpack
 from pydantic import SecretStr
 
 from proctor_client import RewardOptions
-from proctor_client.datasets.columns import TaskOf
-from proctor_client.datasets.ground_truth import task_from_row
 from proctor_client.queries import response_of
+from proctor_client.tasks.columns import TaskOf
+from proctor_client.tasks.ground_truth import task_from_row
 from proctor_trainers.batching import RETRY_SECONDS, RewardBatcher, batcher_for
 from proctor_trainers.functions import function
 from proctor_trainers.rewards import RewardsUnavailable

@@ -18,9 +18,9 @@ from typing import Any, TypeAlias, get_args
 from pydantic import SecretStr
 
 from proctor_client import Sandbox, SandboxFileError, wire
-from proctor_client.datasets.columns import TaskOf
-from proctor_client.datasets.files import rows_of_file
-from proctor_client.datasets.ground_truth import COMPLETION, task_from_row
+from proctor_client.tasks.columns import TaskOf
+from proctor_client.tasks.files import rows_of_file
+from proctor_client.tasks.ground_truth import COMPLETION, task_from_row
 from proctor_trainers.addresses import Unreachable, check_service, client_for
 from proctor_trainers.trl.environment import Rules
 from proctor_trainers.trl.factory import HASTY_CONNECT_SECONDS

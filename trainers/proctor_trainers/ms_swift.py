@@ -22,8 +22,8 @@ from typing import Any, Unpack
 from pydantic import SecretStr
 
 from proctor_client import Client, RewardOptions
-from proctor_client.datasets.columns import TaskOf
-from proctor_client.datasets.ground_truth import COMPLETION, task_from_row
+from proctor_client.tasks.columns import TaskOf
+from proctor_client.tasks.ground_truth import COMPLETION, task_from_row
 from proctor_trainers.addresses import client_for
 from proctor_trainers.completions import text_of
 from proctor_trainers.rewards import Rewards, RewardsUnavailable, Settings, Trainer, judge, say_line

@@ -10,7 +10,7 @@
 
 `app` is the same server without NeMo Gym's package. The tests of a task are in its
 `verifier_metadata`: as `unit_tests` of NeMo Gym's `code_gen` ({"inputs", "outputs", "fn_name"}), or
-as `grader`, `tests` or `ground_truth` in a form of proctor_client.datasets.ground_truth. The last assistant
+as `grader`, `tests` or `ground_truth` in a form of proctor_client.tasks.ground_truth. The last assistant
 message of the response is judged.
 
 A response that could not be judged is an HTTP 503: the agent's run fails, and NeMo Gym has no reward
@@ -25,8 +25,8 @@ from typing import Any
 from pydantic import SecretStr
 
 from proctor_client import ProctorError
-from proctor_client.datasets.columns import GRADER, BadTask, Row
-from proctor_client.datasets.ground_truth import GROUND_TRUTH, grader_of
+from proctor_client.tasks.columns import GRADER, BadTask, Row
+from proctor_client.tasks.ground_truth import GROUND_TRUTH, grader_of
 from proctor_trainers.batching import RewardBatcher, batcher_for
 from proctor_trainers.extras import require
 

@@ -7,7 +7,7 @@
 
     python -m openrlhf.cli.train_ppo_ray --reward.remote_url reward_func.py --data.label_key tests …
 
-A label holds the tests of a prompt: see proctor_client.datasets.ground_truth. OpenRLHF calls the function
+A label holds the tests of a prompt: see proctor_client.tasks.ground_truth. OpenRLHF calls the function
 in threads, with a single query each; calls at the same moment share a request. OpenRLHF has no form
 for a missing reward, so a completion that could not be judged raises NotJudged, which ends the
 training. This module does not import OpenRLHF, and needs its torch only for the answers.
@@ -23,9 +23,9 @@ from typing import Any, TypeAlias, Unpack
 from pydantic import SecretStr
 
 from proctor_client import RewardOptions
-from proctor_client.datasets.columns import TaskOf
-from proctor_client.datasets.ground_truth import GROUND_TRUTH, task_from_ground_truth
 from proctor_client.queries import response_of
+from proctor_client.tasks.columns import TaskOf
+from proctor_client.tasks.ground_truth import GROUND_TRUTH, task_from_ground_truth
 from proctor_trainers.answers import Answer
 from proctor_trainers.batching import RETRY_SECONDS, RewardBatcher, batcher_for
 from proctor_trainers.functions import function

@@ -15,14 +15,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from proctor_client.datasets.catalog import CATALOG, rows_of, source_of
-from proctor_client.datasets.columns import GRADER, SETUP, TESTS, BadTask, task_from_columns
-from proctor_client.datasets.files import load_named, rows_of_file
-from proctor_client.datasets.tasks import DatasetError, Task
+from proctor_client.tasks.catalog import CATALOG, rows_of, source_of
+from proctor_client.tasks.columns import GRADER, SETUP, TESTS, BadTask, task_from_columns
+from proctor_client.tasks.files import load_named, rows_of_file
+from proctor_client.tasks.task import DatasetError, Task
 from proctor_trainers.extras import require
 
 _OF_COLUMNS = ("mbpp",)
-"""Names of proctor_client.datasets.catalog whose columns are those of task_from_columns."""
+"""Names of proctor_client.tasks.catalog whose columns are those of task_from_columns."""
 ANSWER = (
     "You are an expert Python programmer. Think briefly, then write the whole program between "
     "<answer> and </answer>."
@@ -98,7 +98,7 @@ def load_problems(
 ) -> list[Problem]:
     """Load problems from `toy`, a data set by its name, or a file of JSON lines (also .gz).
 
-    A name is one of proctor_client.datasets.catalog, or `owner/name` of the hub. A row of a file or
+    A name is one of proctor_client.tasks.catalog, or `owner/name` of the hub. A row of a file or
     of the hub has a `text` (or `prompt`, `question`) and the columns known to task_from_columns, for
     example in MBPP's form. `extra` names the package extra with `datasets`, which the hub requires.
     Raises DatasetError and MissingExtra.

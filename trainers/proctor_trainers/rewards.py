@@ -26,10 +26,10 @@ from proctor_client import (
     environment_tags,
     wire,
 )
-from proctor_client.datasets.columns import BadTask, Row, TaskOf, task_from_columns
 from proctor_client.errors import from_validation
 from proctor_client.reporting import PREFIX, Reporter, session_metrics
 from proctor_client.stats import Counts
+from proctor_client.tasks.columns import BadTask, Row, TaskOf, task_from_columns
 from proctor_trainers.answers import Answer, count_executions, line_of, metrics_of
 from proctor_trainers.completions import like_their_siblings, siblings, text_of
 from proctor_trainers.requests import Submissions, ask, ask_async

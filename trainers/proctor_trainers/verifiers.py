@@ -20,7 +20,7 @@ import json
 from collections.abc import Iterator
 from functools import cache
 
-from proctor_client.datasets.columns import GRADER
+from proctor_client.tasks.columns import GRADER
 from proctor_trainers.batching import RETRY_SECONDS, RewardBatcher, batcher_for
 from proctor_trainers.extras import MissingExtra
 from proctor_trainers.problems import ANSWER, load_problems

@@ -14,7 +14,7 @@
 | `remote` of the reward loop; `naive`, `dapo`, `prime` of older releases | `compute_score_function` |
 | `batch` of older releases | `batch_compute_score_function` |
 
-The ground truth of a row holds its tests: see proctor_client.datasets.ground_truth. verl needs a number
+The ground truth of a row holds its tests: see proctor_client.tasks.ground_truth. verl needs a number
 for each completion. By default, a completion that could not be judged raises NotJudged, which ends
 the training: `prime` and `rate_limited` continue with a reward of 0.0 after any other exception.
 
@@ -36,8 +36,8 @@ from typing import Any, TypeAlias, Unpack
 from pydantic import SecretStr
 
 from proctor_client import RewardOptions
-from proctor_client.datasets.columns import TaskOf
-from proctor_client.datasets.ground_truth import task_from_ground_truth
+from proctor_client.tasks.columns import TaskOf
+from proctor_client.tasks.ground_truth import task_from_ground_truth
 from proctor_trainers.answers import Answer
 from proctor_trainers.batching import RETRY_SECONDS, RewardBatcher, batcher_for
 from proctor_trainers.functions import function

@@ -21,9 +21,9 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from proctor_client import Client, wire
-from proctor_client.datasets.files import load_tasks
-from proctor_client.datasets.forms import Format
-from proctor_client.datasets.tasks import DatasetError, Task
+from proctor_client.tasks.files import load_tasks
+from proctor_client.tasks.forms import Format
+from proctor_client.tasks.task import DatasetError, Task
 from proctor_service.cli.checks import Check, checks_of
 from proctor_service.cli.console import aside, plain, print_list, progress, screen, write_json
 from proctor_service.cli.failures import TROUBLE, UNSOUND, Trouble, friendly

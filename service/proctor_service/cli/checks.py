@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pydantic import TypeAdapter
 
 from proctor_client import wire
-from proctor_client.datasets.tasks import Task
+from proctor_client.tasks.task import Task
 
 EMPTY = "empty program"
 EARLY_EXIT = "early exit"

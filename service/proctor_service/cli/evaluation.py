@@ -16,9 +16,9 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from proctor_client import wire
-from proctor_client.datasets.files import load_completions
-from proctor_client.datasets.forms import Format
-from proctor_client.datasets.tasks import Task
+from proctor_client.tasks.files import load_completions
+from proctor_client.tasks.forms import Format
+from proctor_client.tasks.task import Task
 from proctor_service.cli.console import aside, plain, print_list, progress, screen, write_json
 from proctor_service.cli.failures import TROUBLE, UNSOUND, Trouble, friendly
 from proctor_service.cli.harbor_tasks import evaluated, load, own_environments

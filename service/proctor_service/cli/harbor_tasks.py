@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from proctor_client import Client, Sandbox, SandboxTimeoutError, wire
-from proctor_client.datasets.tasks import Task
 from proctor_client.harbor import HarborTask, HarborTaskError, files_of, read_tasks
+from proctor_client.tasks.task import Task
 from proctor_service.cli.console import aside
 from proctor_service.cli.failures import Trouble, settings_from
 from proctor_service.cli.harbor_images import build_images

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from proctor_client import Client, wire
-from proctor_client.datasets.tasks import Completion, Task
+from proctor_client.tasks.task import Completion, Task
 from proctor_service.cli.programs import submission_of
 
 BATCH = 1000

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from proctor_client.datasets.files import load_named, load_tasks
-from proctor_client.datasets.forms import Format
-from proctor_client.datasets.tasks import Task
+from proctor_client.tasks.files import load_named, load_tasks
+from proctor_client.tasks.forms import Format
+from proctor_client.tasks.task import Task
 from proctor_service.cli.console import plain
 from proctor_service.cli.failures import Trouble
 

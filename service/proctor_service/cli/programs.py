@@ -7,8 +7,8 @@ import re
 import warnings
 from typing import Any, assert_never
 
-from proctor_client.datasets.language_rows import go_file
-from proctor_client.datasets.tasks import (
+from proctor_client.tasks.language_rows import go_file
+from proctor_client.tasks.task import (
     Answer,
     Beginning,
     Completion,

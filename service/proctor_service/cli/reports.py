@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import TypeAdapter
 
 from proctor_client import wire
-from proctor_client.datasets.tasks import Task
+from proctor_client.tasks.task import Task
 from proctor_service.cli.checks import EMPTY, EQUAL
 from proctor_service.cli.judging import message_of
 from proctor_service.errors import InvalidTask

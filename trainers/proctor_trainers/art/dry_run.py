@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from proctor_client import ProctorError
-from proctor_client.datasets.tasks import DatasetError
+from proctor_client.tasks.task import DatasetError
 from proctor_trainers.addresses import Unreachable, check_service, client_for
 from proctor_trainers.art.arguments import Job
 from proctor_trainers.art.backends import MissingKey, check_backend, set_tinker_key

@@ -20,8 +20,8 @@ from typing import Any, TypeAlias, Unpack
 from pydantic import SecretStr
 
 from proctor_client import AsyncClient, Client, RewardOptions
-from proctor_client.datasets.columns import TaskOf, task_from_columns
 from proctor_client.reporting import PREFIX
+from proctor_client.tasks.columns import TaskOf, task_from_columns
 from proctor_trainers.addresses import async_client_for, client_for
 from proctor_trainers.functions import function
 from proctor_trainers.rewards import Rewards, Settings, Trainer, judge, judge_async, say_line
@@ -69,7 +69,7 @@ def reward_function(
     the first call.
 
     The judging of a completion is defined by the data set's columns, by `task`, a function of a row
-    (see proctor_client.datasets.columns), or by one `grader` for all completions.
+    (see proctor_client.tasks.columns), or by one `grader` for all completions.
 
     `name` is the name of the reward in TRL's logs, and of the metrics `{name}/pass_rate`,
     `no_code_rate`, `hack_signal_rate`, `unavailable_rate` and `latency_seconds`. If the share of

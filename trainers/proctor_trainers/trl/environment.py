@@ -24,7 +24,7 @@ from proctor_client import (
     SandboxTimeoutError,
     wire,
 )
-from proctor_client.datasets.columns import BadTask, TaskOf, task_from_columns
+from proctor_client.tasks.columns import BadTask, TaskOf, task_from_columns
 from proctor_trainers.observations import observe
 from proctor_trainers.trl.workplaces import Workplaces
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 from pydantic import SecretStr
 
 from proctor_client import wire
-from proctor_client.datasets.columns import TaskOf, task_from_columns
+from proctor_client.tasks.columns import TaskOf, task_from_columns
 from proctor_trainers.addresses import client_for
 from proctor_trainers.trl.environment import Environment, Rules
 from proctor_trainers.trl.toolbox import Tool, environment_class

@@ -3,7 +3,7 @@
 Their clients raise an exception for every status except 200. slime's client first tries ten times.
 miles' client posts once, so a 503 ends the rollout; even so, a 503 is better than a made-up reward.
 The reward service defines the meaning of a label. Here a label holds the tests, as JSON or as JSON
-in a string, in the forms of `proctor_client.datasets.ground_truth`.
+in a string, in the forms of `proctor_client.tasks.ground_truth`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from proctor_client import wire
-from proctor_client.datasets import ground_truth
-from proctor_client.datasets.columns import BadTask
+from proctor_client.tasks import ground_truth
+from proctor_client.tasks.columns import BadTask
 from proctor_service.api.body import refused
 from proctor_service.api.compat.form import PREFIX, Form, documented
 from proctor_service.api.compat.handler import ClientProfile, CompatHandler, RequestContext

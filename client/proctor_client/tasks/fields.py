@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from proctor_client.datasets.columns import BadTask
+from proctor_client.tasks.columns import BadTask
 
 Row = Mapping[str, Any]
 

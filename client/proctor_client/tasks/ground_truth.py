@@ -11,7 +11,7 @@ A value, or its JSON text, is one of
     {"assert_case": […]}                                Python statements, as for SandboxFusion
     [{"input": …, "output": …}, …]                      cases, as in LiveCodeBench; `testtype`
                                                         "functional" with `metadata.func_name`: calls
-    {"tests": …, "setup": …, "entry_point": …}          the columns of proctor_client.datasets.columns;
+    {"tests": …, "setup": …, "entry_point": …}          the columns of proctor_client.tasks.columns;
                                                         `test_list` and `test` as in MBPP, HumanEval
 
 The rules for `fn_name` are those of PRIME's checker: a line of JSON for each argument, a method of
@@ -27,8 +27,8 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from proctor_client.datasets.columns import GRADER, TESTS, BadTask, Row, task_from_columns
-from proctor_client.datasets.fields import cases_of, pairs_of
+from proctor_client.tasks.columns import GRADER, TESTS, BadTask, Row, task_from_columns
+from proctor_client.tasks.fields import cases_of, pairs_of
 
 GROUND_TRUTH = "ground_truth"
 COMPLETION = "completion"
@@ -51,7 +51,7 @@ def task_from_ground_truth(row: Row) -> Mapping[str, Any]:
 
 
 def task_from_row(row: Row) -> Mapping[str, Any]:
-    """Return the grader for a row: its columns as in proctor_client.datasets.columns, or a ground truth.
+    """Return the grader for a row: its columns as in proctor_client.tasks.columns, or a ground truth.
 
     The columns with a ground truth are `ground_truth`, `label`, `input_output` and `answer`. Raises
     BadTask, and MissingColumns if no column defines the judging.

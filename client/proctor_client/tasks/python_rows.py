@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from proctor_client.datasets.fields import Row, optional_text, text_of
-from proctor_client.datasets.tasks import Answer, Imports, Stub, Task
+from proctor_client.tasks.fields import Row, optional_text, text_of
+from proctor_client.tasks.task import Answer, Imports, Stub, Task
 
 _TEXT_OF_DS1000 = """
 

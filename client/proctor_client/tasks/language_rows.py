@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from proctor_client.datasets.fields import Row, optional_text, text_of
-from proctor_client.datasets.tasks import Beginning, Stub, Task
+from proctor_client.tasks.fields import Row, optional_text, text_of
+from proctor_client.tasks.task import Beginning, Stub, Task
 
 _LANGUAGES_OF_IDS: Mapping[str, str] = MappingProxyType(
     {"CPP": "cpp", "Go": "go", "Java": "java", "JavaScript": "javascript", "Python": "python"}

@@ -19,9 +19,9 @@ from typing import Any, TextIO, cast
 from pydantic import ValidationError
 
 from proctor_client import wire
-from proctor_client.datasets.catalog import rows_of, source_of
-from proctor_client.datasets.forms import MAKERS, Format
-from proctor_client.datasets.tasks import Completion, DatasetError, Task
+from proctor_client.tasks.catalog import rows_of, source_of
+from proctor_client.tasks.forms import MAKERS, Format
+from proctor_client.tasks.task import Completion, DatasetError, Task
 
 _COMPLETION_KEYS = ("completion", "solution")
 
@@ -52,7 +52,7 @@ def load_named(
 ) -> Named:
     """Return the problems of a data set, at most `limit` of them. Raises DatasetError.
 
-    `name` is one of proctor_client.datasets.catalog, or `owner/name` of the hub, with a form.
+    `name` is one of proctor_client.tasks.catalog, or `owner/name` of the hub, with a form.
     """
     source = source_of(name, form)
     left_out: list[str] = []

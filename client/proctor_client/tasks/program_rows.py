@@ -10,9 +10,9 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from proctor_client.datasets.fields import Row, cases_of, decoded, optional_text, stream
-from proctor_client.datasets.ground_truth import TOLERANCE, calls_of, programs_of
-from proctor_client.datasets.tasks import Imports, Method, Task
+from proctor_client.tasks.fields import Row, cases_of, decoded, optional_text, stream
+from proctor_client.tasks.ground_truth import TOLERANCE, calls_of, programs_of
+from proctor_client.tasks.task import Imports, Method, Task
 
 _ID_KEYS = ("task_id", "id", "name", "question_id", "problem_id")
 _SOLUTION_KEYS = ("solution", "code", "reference", "solutions")

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal
 
-from proctor_client.datasets import language_rows, program_rows, python_rows
-from proctor_client.datasets.fields import Row
-from proctor_client.datasets.tasks import Task
+from proctor_client.tasks import language_rows, program_rows, python_rows
+from proctor_client.tasks.fields import Row
+from proctor_client.tasks.task import Task
 
 Format = Literal[
     "mbpp",
