@@ -7,10 +7,12 @@ values, because they may be whole programs, or a policy's key.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import to_json
 
 from proctor_client import wire
 from proctor_client.errors import InvalidRequestError, from_validation
@@ -60,8 +62,20 @@ def encode(request: wire.Request) -> bytes:
     except UnicodeEncodeError:
         where = _surrogate(sent) or "request"
         raise InvalidRequestError(f"{where}: a lone surrogate cannot be sent as UTF-8") from None
-    except ValueError:
+    except ValueError as error:
+        if "digits" in str(error) and _is_finite(
+            sent
+        ):  # an integer of more digits than `str` writes
+            return to_json(sent)
         raise InvalidRequestError("request: a number is infinite or not a number") from None
+
+
+def _is_finite(value: object) -> bool:
+    if isinstance(value, dict):
+        return all(map(_is_finite, value.values()))
+    if isinstance(value, list):
+        return all(map(_is_finite, value))
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _surrogate(value: object, where: str = "") -> str | None:

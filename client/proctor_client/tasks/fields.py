@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any, cast
 
-from proctor_client.tasks.columns import BadTask
+from proctor_client.tasks.task import BadTask, Row
 
-Row = Mapping[str, Any]
+MOST_NESTED = 100
+_FUNCTIONAL = frozenset({"functional", "function_call"})
+_STDIN = frozenset({"stdin", "stdin_stdout", "stdio", "standard_input"})
 
 
 def text_of(row: Row, name: str) -> str:
@@ -23,15 +26,38 @@ def optional_text(row: Row, *names: str) -> str | None:
     return next((row[each] for each in names if isinstance(row.get(each), str) and row[each]), None)
 
 
+def loads(text: str) -> Any:
+    """Return the value of JSON, with integers of any length. Raises ValueError and RecursionError."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        raise
+    except ValueError:  # an integer of more digits than `int` reads
+        return json.loads(text, parse_int=_integer)
+
+
 def decoded(row: Row, name: str) -> Any:
     """Return a field; a text is read as JSON, since some sets hold lists so. Raises ValueError."""
     value = row[name]
     if not isinstance(value, str):
-        return value
+        return plain(value)
     try:
-        return json.loads(value)
+        return loads(value)
     except (ValueError, RecursionError):
         raise ValueError(f"{name}: no JSON") from None
+
+
+def plain(value: Any, depth: int = 0) -> Any:
+    """Return Arrow's and numpy's containers as lists and dicts. Raises BadTask for deep nesting."""
+    if depth > MOST_NESTED:
+        raise BadTask("the tests are nested too deeply")
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {str(name): plain(each, depth + 1) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each, depth + 1) for each in value]
+    return value
 
 
 def cases_of(inputs: Sequence[Any], outputs: Sequence[Any]) -> list[dict[str, str]]:
@@ -54,3 +80,34 @@ def stream(text: Any, name: str) -> str:
     if isinstance(text, str):
         return text
     raise BadTask(f"a test without std{name} or {name}put")
+
+
+def function_of(cases: Sequence[Row]) -> str | None:
+    """Return the function that cases call; None for cases of programs with stdin and stdout.
+
+    A case's `type` or `testtype` tells its kind. Raises BadTask for another kind, for both kinds
+    together, and for functions without a name or with several.
+    """
+    kinds = {str(each.get("testtype") or each.get("type") or "stdin") for each in cases}
+    unknown = kinds - _FUNCTIONAL - _STDIN
+    if unknown:
+        raise BadTask(f"type: {min(unknown)[:100]!r} is no kind of test case that is known")
+    names = {_function_name(each) for each in cases}
+    if not kinds & _FUNCTIONAL and names == {""}:
+        return None
+    if (kinds & _FUNCTIONAL and kinds & _STDIN) or len(names) > 1 or names == {""}:
+        raise BadTask("functional cases need one function's name: metadata.func_name or fn_name")
+    return names.pop()
+
+
+def _function_name(case: Row) -> str:
+    metadata = case.get("metadata")
+    if isinstance(metadata, str) and metadata:
+        metadata = decoded(case, "metadata")
+    told = metadata.get("func_name") if isinstance(metadata, Mapping) else None
+    return str(told or case.get("fn_name") or "")
+
+
+def _integer(digits: str) -> int:
+    # The constructor of Decimal is exact, and has no limit of digits.
+    return int(Decimal(digits))

@@ -1,8 +1,8 @@
-"""Rows of HumanEval-X and MBXP: a function in one of many languages, and a program that tests it.
+"""Rows of HumanEval-X, MBXP and MultiPL-E: a function in one of many languages, and a program that tests it.
 
 Their harnesses run prompt, completion and test as one program. Here the test is a source of its
-own, so that a completion cannot end the program before the test ends. What the test took from the
-prompt, such as imports, is added to it.
+own, so that a completion cannot end the program before the test ends. The imports that the test takes
+from the prompt are added to it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from proctor_client.tasks.fields import Row, optional_text, text_of
-from proctor_client.tasks.task import Beginning, Stub, Task
+from proctor_client.tasks.fields import optional_text, text_of
+from proctor_client.tasks.statements import prompt_code_of
+from proctor_client.tasks.task import Row, Task
 
 _LANGUAGES_OF_IDS: Mapping[str, str] = MappingProxyType(
     {"CPP": "cpp", "Go": "go", "Java": "java", "JavaScript": "javascript", "Python": "python"}
@@ -23,10 +24,17 @@ _LANGUAGES_OF_IDS: Mapping[str, str] = MappingProxyType(
 _IMPORTS = re.compile(r"^(?:#include\b.*|using\s.*;|import\s.*;|use\s.*;)[ \t]*$", re.MULTILINE)
 _GO_IMPORTS = re.compile(r"^import\s*(?:\((.*?)\)|(\"[^\"]+\"))[ \t]*$", re.MULTILINE | re.DOTALL)
 _MODULE = re.compile(r"^import\b.*\bfrom\s+['\"]([^'\"]+)['\"]", re.MULTILINE)
+_GO_PACKAGE = re.compile(r"^package\s+\w+[ \t]*$", re.MULTILINE)
+_JAVATUPLES = re.compile(r"^import org\.javatuples\..*\n", re.MULTILINE)
+_CLOSING = re.compile(r"([ \t]*)\}[ \t]*\n")
+"""The end of the function, before the tests of MultiPL-E: `}` and a line break."""
+_LAST_DEFINED = re.compile(
+    r"\b(?:function|func|fn|def|sub)\s+(\w+)|^(\w+)\s*(?:<-\s*function\b|\(\)\s*\{)"
+    r"|(\w+)\s*\([^()]*\)[^()]*\Z",
+    re.MULTILINE,
+)
+"""The definition of a function in many languages: `def f`, `f <- function`, `f() {`, `int f(int x) {`."""
 _NODE_MODULES = frozenset({"assert", "util", "fs", "path", "crypto"})
-_KEYWORDS = r"(?:function|fun|func|def|sub)\s+"
-_ARROW = r"\s*(?::[^=]+)?=\s*(?:async\s*)?(?:function\b|\([^()]*\)[^=\n]*=>|\w+\s*=>)"
-_TYPED = r"^[ \t]*+(?!return\b|else\b|throw\b|new\b)[\w:<>,\[\]&*.? \t]*[\w>\]&*][ \t&*]+"
 _TYPED_NAME = re.compile(r"(\w+)\s*\([^()]*\)[^()]*\Z")
 _NAMES: Mapping[str, re.Pattern[str]] = MappingProxyType(
     {
@@ -35,8 +43,6 @@ _NAMES: Mapping[str, re.Pattern[str]] = MappingProxyType(
         "python": re.compile(r"^def\s+(\w+)\s*\(", re.MULTILINE),
     }
 )
-_TYPED_LANGUAGES = frozenset({"cpp", "java"})
-
 # Equality as lodash and Data::Compare have it: the packages are rarely installed.
 _LODASH = (
     "const _ = (() => { const same = require('util').isDeepStrictEqual; const plain = (x) => "
@@ -126,74 +132,75 @@ def mbxp(row: Row, place: str) -> Task:
     return _task(row, place, language, text_of(row, "entry_point"), prompt, test)
 
 
-def _task(row: Row, place: str, language: str, name: str, prompt: str, test: str) -> Task:
-    """Return the task of a function `name`; a trainer's completion is a whole program."""
-    _refuse_packages(prompt)
-    reference = row.get("canonical_solution")
+def multiple(row: Row, place: str) -> Task:
+    """MultiPL-E: HumanEval and MBPP in many languages; the end of the function begins the tests."""
+    told = text_of(row, "language")
+    language = _LANGUAGES_OF_MULTIPLE.get(told)
+    if language is None:
+        raise ValueError(f"language: {told!r} is none that is judged here")
+    prompt, test = text_of(row, "prompt"), text_of(row, "tests")
+    names = [next(filter(None, found)) for found in _LAST_DEFINED.findall(prompt)]
+    if not names:
+        raise ValueError("prompt: it ends with no function")
+    closing = _CLOSING.match(test)
+    suffix = None
+    if closing:
+        suffix, test = f"\n{closing[1]}}}\n", test[closing.end() :]
+    task = _SPLIT[language](names[-1], prompt, test, suffix)
     text = optional_text(row, "prompt")
+    return task.with_fields({"id": str(row["name"]), "place": place, "text": text})
+
+
+def _task(row: Row, place: str, language: str, name: str, prompt: str, test: str) -> Task:
+    """Return the task of a function `name`."""
+    _refuse_packages(prompt)
     if language == "python":
         grader: Mapping[str, Any] = {"kind": "asserts", "tests": [test], "entry_point": name}
-        stub = Stub(prompt, name)
-        return Task(str(row["task_id"]), place, {"grader": grader}, reference, stub, text)
-    make = _SOURCES.get(language, _plain_source)
-    beginning, grader = make(language, name, prompt, test)
-    fields = {"grader": grader, "language": language}
-    return Task(str(row["task_id"]), place, fields, reference, beginning, text)
+        task = Task(grader=grader, prompt_code=prompt_code_of(row))
+    elif language == "go":
+        task = _go(name, prompt, test)
+    elif language == "scala":
+        task = _scala(name, prompt, test)
+    else:
+        tests = "\n".join((*_imports(prompt), test))
+        task = _exec(language, name, prompt, tests)
+    origin = {
+        "id": str(row.get("task_id") or place.rpartition(":")[2]),
+        "place": place,
+        "reference": row.get("canonical_solution"),
+        "text": optional_text(row, "prompt"),
+    }
+    return task.with_fields(origin)
 
 
-def _plain_source(
-    language: str, name: str, prompt: str, test: str
-) -> tuple[Beginning, Mapping[str, Any]]:
-    imports = tuple(each.strip() for each in _IMPORTS.findall(prompt))
-    tests = "\n".join((*imports, test))
-    enclosing = re.search(r"^(?:public\s+)?class\s+\w+\s*\{", prompt, re.MULTILINE)
-    beginning = Beginning(
-        prompt,
-        name,
-        enclosing=enclosing[0] if enclosing and language == "java" else "",
-        imports=imports,
-        definition=_definition(language, name),
-    )
-    return beginning, {"kind": "exec", "tests": tests}
+def _exec(language: str, name: str, prompt: str, tests: str, suffix: str | None = None) -> Task:
+    grader = {"kind": "exec", "tests": tests, "entry_point": name}
+    return Task(grader=grader, language=language, prompt_code=prompt, suffix_code=suffix)
 
 
-def _scala_source(
-    language: str, name: str, prompt: str, test: str
-) -> tuple[Beginning, Mapping[str, Any]]:
+def _imports(prompt: str) -> list[str]:
+    return [each.strip() for each in _IMPORTS.findall(prompt)]
+
+
+def _scala(name: str, prompt: str, test: str) -> Task:
     """Split `object Main extends App`, which prompt and test share, into two objects."""
     opened = re.search(r"object\s+Main\s+extends\s+App\s*\{", prompt)
     if opened is None:
         raise ValueError("prompt: no object Main")
-    enclosing = "object Solution {"
-    beginning = Beginning(
-        prompt.replace(opened[0], enclosing),
-        name,
-        enclosing=enclosing,
-        ending="\n}\n",
-        definition=_definition(language, name),
-    )
-    return beginning, {
-        "kind": "exec",
-        "tests": f"import Solution._\nobject Main extends App {{{test}",
-    }
+    tests = f"import Solution._\nobject Main extends App {{{test}"
+    begun = prompt.replace(opened[0], "object Solution {")
+    return _exec("scala", name, begun, tests, "\n}\n")
 
 
-def _go_source(
-    language: str, name: str, prompt: str, test: str
-) -> tuple[Beginning, Mapping[str, Any]]:
-    """Give each of the two files of the package the imports that it uses: Go refuses others."""
-    body = _GO_IMPORTS.sub("", re.sub(r"^package\s+\w+[ \t]*$", "", prompt, flags=re.MULTILINE))
-    beginning = Beginning(body, name, imports=_GO_PACKAGES, definition=_definition(language, name))
-    tests = go_file(re.sub(r"^package\s+\w+[ \t]*$", "", test, flags=re.MULTILINE), _GO_PACKAGES)
+def _go(name: str, prompt: str, test: str) -> Task:
+    """Make the test a file of its own, with the imports that it uses: Go refuses others."""
+    begun = _GO_PACKAGE.sub("", prompt, count=1).lstrip()
+    tests = go_file(_GO_IMPORTS.sub("", _GO_PACKAGE.sub("", test)), _GO_PACKAGES)
+    grader: Mapping[str, Any] = {"kind": "exec", "tests": tests, "entry_point": name}
     if "testing.T" in test:
         files = {"solution_test.go": tests}
-        return beginning, {"kind": "command", "runner": "go_test", "files": files}
-    return beginning, {"kind": "exec", "tests": tests}
-
-
-_SOURCES: Mapping[str, Callable[[str, str, str, str], tuple[Beginning, Mapping[str, Any]]]] = (
-    MappingProxyType({"go": _go_source, "scala": _scala_source})
-)
+        grader = {"kind": "command", "runner": "go_test", "files": files, "entry_point": name}
+    return Task(grader=grader, language="go", prompt_code=f"package main\n\n{begun}")
 
 
 def go_file(code: str, packages: tuple[str, ...]) -> str:
@@ -203,15 +210,85 @@ def go_file(code: str, packages: tuple[str, ...]) -> str:
     return f"package main\n\n{lines}\n{code}"
 
 
-def _definition(language: str, name: str) -> re.Pattern[str]:
-    """Return what the definition of a function looks like, in a completion that has it."""
-    if language in _TYPED_LANGUAGES:
-        return re.compile(rf"{_TYPED}{re.escape(name)}[ \t]*\(", re.MULTILINE)
-    name = re.escape(name)
-    return re.compile(rf"\b(?:{_KEYWORDS}{name}(?!\w)|(?:const|let|var)\s+{name}{_ARROW})")
-
-
 def _refuse_packages(prompt: str) -> None:
     for module in _MODULE.findall(prompt):
         if module not in _NODE_MODULES:
             raise ValueError(f"the prompt imports the package {module}")
+
+
+# ---------------------------------------------------------------- MultiPL-E
+
+
+def _split_plain(language: str) -> Callable[[str, str, str, str | None], Task]:
+    return lambda name, prompt, test, suffix: _exec(language, name, prompt, test, suffix)
+
+
+def _split_cpp(name: str, prompt: str, test: str, suffix: str | None) -> Task:
+    return _exec("cpp", name, prompt, "\n".join((*_imports(prompt), test)), suffix)
+
+
+def _split_go(name: str, prompt: str, test: str, suffix: str | None) -> Task:
+    return _go(name, prompt, test)
+
+
+def _split_java(name: str, prompt: str, test: str, suffix: str | None) -> Task:
+    """Move `main` out of the function's class `Problem` into one that inherits its functions."""
+    without = _JAVATUPLES.sub("", prompt)
+    if re.search(r"\b(?:Pair|Triplet|Quartet|Quintet)\b", without + test):
+        raise ValueError("the tests need the package org.javatuples")
+    tests = "\n".join((*_imports(without), f"class Tests extends Problem {{{test}"))
+    return _exec("java", name, without, tests, f"{suffix or ''}}}\n")
+
+
+def _split_scala(name: str, prompt: str, test: str, suffix: str | None) -> Task:
+    tests = "\n".join((*_imports(prompt), "object Tests {\n    import Problem._", test))
+    return _exec("scala", name, prompt, tests, f"{suffix or ''}}}\n")
+
+
+def _split_php(name: str, prompt: str, test: str, suffix: str | None) -> Task:
+    return _exec("php", name, prompt, f"<?php\n{test}", suffix)
+
+
+def _split_perl(name: str, prompt: str, test: str, suffix: str | None) -> Task:
+    deep = f"{_DATA_COMPARE}\nsub eq_deeply {{ return Compare(@_); }}\n"
+    return _exec("perl", name, prompt, test.replace("use Test::Deep;", deep), suffix)
+
+
+def _split_lua(name: str, prompt: str, test: str, suffix: str | None) -> Task:
+    """Let the tests, a chunk of their own, see the function, and reach their end."""
+    test = test.replace("os.exit(lu.LuaUnit.run())", "assert(lu.LuaUnit.run() == 0)")
+    return _exec("lua", name, prompt.replace("local function", "function"), test, suffix)
+
+
+_LANGUAGES_OF_MULTIPLE: Mapping[str, str] = MappingProxyType(
+    {
+        "cpp": "cpp",
+        "go": "go",
+        "go_test.go": "go",
+        "java": "java",
+        "js": "javascript",
+        "lua": "lua",
+        "php": "php",
+        "pl": "perl",
+        "r": "r",
+        "rb": "ruby",
+        "rs": "rust",
+        "scala": "scala",
+        "sh": "bash",
+        "ts": "typescript",
+    }
+)
+"""Languages by their names in MultiPL-E. The tests of C# (`Debug.Assert`) hold for anything."""
+_SPLIT: Mapping[str, Callable[[str, str, str, str | None], Task]] = MappingProxyType(
+    {
+        **{each: _split_plain(each) for each in ("javascript", "typescript", "r", "ruby")},
+        **{each: _split_plain(each) for each in ("rust", "bash")},
+        "cpp": _split_cpp,
+        "go": _split_go,
+        "java": _split_java,
+        "lua": _split_lua,
+        "perl": _split_perl,
+        "php": _split_php,
+        "scala": _split_scala,
+    }
+)

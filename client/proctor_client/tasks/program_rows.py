@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import base64
 import io
-import json
+import math
 import pickle
+import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from proctor_client.tasks.fields import Row, cases_of, decoded, optional_text, stream
-from proctor_client.tasks.ground_truth import TOLERANCE, calls_of, programs_of
-from proctor_client.tasks.task import Imports, Method, Task
+from proctor_client.tasks.contests import contest, programs_of, sides_of, task_of_cases
+from proctor_client.tasks.fields import decoded, function_of, loads, optional_text
+from proctor_client.tasks.ground_truth import task_of
+from proctor_client.tasks.statements import beside_of
+from proctor_client.tasks.task import Row, Task
 
 _ID_KEYS = ("task_id", "id", "name", "question_id", "problem_id")
 _SOLUTION_KEYS = ("solution", "code", "reference", "solutions")
@@ -21,32 +24,27 @@ _TESTS_OF_CONTESTS = ("public_tests", "private_tests", "generated_tests")
 _PYTHON3 = (3, "PYTHON3")
 """The language of a solution in CodeContests, as its number and as its name."""
 
-_MODULES = (
-    *("string", "re", "datetime", "collections", "heapq", "bisect", "copy", "math", "random"),
-    *("statistics", "itertools", "functools", "operator", "io", "sys", "json", "typing"),
-)
-_CONTEST_IMPORTS = (
-    "".join(f"from {name} import *\n" for name in _MODULES),
-    f"from builtins import *\nimport {', '.join(_MODULES)}",
-    "sys.setrecursionlimit(50000)",
-)
-"""What the harnesses of LiveCodeBench, APPS and TACO import before each solution."""
-_EQUAL_DECIMALS = 1e-15
-"""LiveCodeBench compares the numbers of a line as decimals: 1.0 is 1, and 0.33 is not 0.333."""
+_MEGABYTE = 1 << 20
+_DURATION = re.compile(r"\s*([0-9.]+)\s*(?:s|sec|seconds?)?\s*", re.IGNORECASE)
+"""A time limit of TACO, such as `2.0 seconds`; without a unit, seconds."""
+_SIZE = re.compile(r"\s*([0-9.]+)\s*(?:mb|megabytes?)\s*", re.IGNORECASE)
+"""A memory limit of TACO, such as `256.0 megabytes`."""
+_HARNESS_SECONDS: Mapping[str, float] = {"apps": 4.0, "livecodebench": 6.0}
+"""Time limit of one test in the harnesses of rows that bring none of their own."""
+_CASE_FIELDS = ("argv", "files", "output_file")
 
 
 def stdio(row: Row, place: str) -> Task:
     """Programs with stdin and stdout; names of the fields as in several data sets."""
-    grader = {
-        "kind": "stdio",
-        "cases": _cases(row),
-        "compare": row.get("compare", "tokens"),
-        "tolerance": row.get("tolerance", 0.0),
-    }
-    fields: dict[str, Any] = {"grader": grader}
-    fields |= {key: row[key] for key in ("limits", "language") if key in row}
+    task = _of_tests(row)
+    grader = dict(task.grader or {})
+    if grader["kind"] == "stdio":
+        grader |= {"compare": row.get("compare", "tokens"), "tolerance": row.get("tolerance", 0.0)}
+    fields = {"grader": grader, **beside_of(row)}
+    if row.get("language"):
+        fields["language"] = row["language"]
     text = optional_text(row, "text", "prompt", "question", "description")
-    return Task(_name(row, place), place, fields, _solution(row), text=text)
+    return task.with_fields({**fields, **_origin(row, place, _solution(row), text)})
 
 
 def apps(row: Row, place: str) -> Task:
@@ -57,9 +55,17 @@ def apps(row: Row, place: str) -> Task:
     solutions = decoded(row, "solutions") if row.get("solutions") else []
     reference = solutions[0] if isinstance(solutions, list) and solutions else None
     starter = str(row.get("starter_code") or "")
-    inputs, outputs = tests["inputs"], tests.get("outputs") or []
-    task = _contest(inputs, outputs, tests.get("fn_name"), starter or str(reference), TOLERANCE)
-    return _named(task, row, place, reference, _with_starter(row, starter))
+    task = contest(
+        tests["inputs"],
+        tests.get("outputs") or [],
+        tests.get("fn_name"),
+        form="apps",
+        in_class="class Solution" in (starter or str(reference)),
+    )
+    fields = {"limits": _limits(row, "apps"), **beside_of(row)}
+    return task.with_fields(
+        {**fields, **_origin(row, place, reference, _with_starter(row, starter))}
+    )
 
 
 def livecodebench(row: Row, place: str) -> Task:
@@ -68,12 +74,15 @@ def livecodebench(row: Row, place: str) -> Task:
     metadata = decoded(row, "metadata") if row.get("metadata") else {}
     starter = str(row.get("starter_code") or "")
     functional = any(each.get("testtype") == "functional" for each in cases)
-    name = metadata.get("func_name") if functional else None
-    if functional and not name:
-        raise ValueError("metadata: no func_name")
-    inputs = [each["input"] for each in cases]
-    task = _contest(inputs, [each["output"] for each in cases], name, starter, _EQUAL_DECIMALS)
-    return _named(task, row, place, None, _with_starter(row, starter))
+    named = [{"metadata": metadata if functional else {}, **each} for each in cases]
+    task = contest(
+        *sides_of(cases),
+        function_of(named),
+        form="livecodebench",
+        in_class="class Solution" in starter,
+    )
+    fields = {"limits": _limits(row, "livecodebench"), **beside_of(row)}
+    return task.with_fields({**fields, **_origin(row, place, None, _with_starter(row, starter))})
 
 
 def codecontests(row: Row, place: str) -> Task:
@@ -86,31 +95,90 @@ def codecontests(row: Row, place: str) -> Task:
     solutions = row.get("solutions") or {}
     pairs = zip(solutions.get("language", ()), solutions.get("solution", ()), strict=True)
     reference = next((text for language, text in pairs if language in _PYTHON3), None)
-    grader = programs_of(inputs, outputs)
-    text = optional_text(row, "description")
-    return Task(_name(row, place), place, {"grader": grader}, reference, text=text)
+    task = Task(grader=programs_of(inputs, outputs), limits=_limits(row))
+    return task.with_fields(_origin(row, place, reference, optional_text(row, "description")))
 
 
-def _contest(
-    inputs: Sequence[Any], outputs: Sequence[Any], function: str | None, sample: str, most: float
-) -> Task:
-    """Return a task without a name. `sample`: text that shows whether `class Solution` is asked."""
-    if not function:
-        cases = cases_of(inputs, outputs)
-        grader: Mapping[str, Any] = {"kind": "stdio", "cases": cases, "tolerance": most}
-        return Task("", "", {"grader": grader}, stub=Imports(_CONTEST_IMPORTS))
-    in_class = "class Solution" in sample
-    grader = calls_of(function, inputs, outputs, in_class=in_class)
-    return Task("", "", {"grader": grader}, stub=Method(function, in_class, _CONTEST_IMPORTS))
+def codeforces(row: Row, place: str) -> Task:
+    """open-r1/codeforces: official tests, with limits. Raises ValueError for a row with a checker."""
+    if row.get("generated_checker"):
+        raise ValueError("generated_checker: several outputs are right, by a checker of its own")
+    if row.get("interaction_format"):
+        raise ValueError("interaction_format: the program talks to another one")
+    if row.get("official_tests_complete") is False:
+        raise ValueError("official_tests_complete: the tests are cut off")
+    cases = decoded(row, "official_tests") if row.get("official_tests") else []
+    if not cases:
+        raise ValueError("official_tests: no tests")
+    grader = dict(programs_of(*sides_of(cases), tolerance={}))
+    if row.get("input_mode") == "file":
+        grader["cases"] = [
+            {"stdin": "", "stdout": each["stdout"], "files": {"input.txt": each["stdin"]}}
+            | {"output_file": "output.txt"}
+            for each in grader["cases"]
+        ]
+    language = str(row.get("language") or "python")
+    task = Task(grader=grader, limits=_limits(row), language=language)
+    text = optional_text(row, "prompt", "description")
+    return task.with_fields(_origin(row, place, None, text))
 
 
-def _named(task: Task, row: Row, place: str, reference: str | None, text: str | None) -> Task:
-    return Task(_name(row, place), place, task.fields, reference, task.stub, text)
+def verification(row: Row, place: str) -> Task:
+    """SYNTHETIC of PrimeIntellect, open-r1: tests and language in `verification_info`."""
+    task = task_of(row["verification_info"])
+    reference = optional_text(row, "gold_standard_solution")
+    text = optional_text(row, "prompt", "problem")
+    return task.with_fields(_origin(row, place, _unfenced(reference), text))
+
+
+def _origin(row: Row, place: str, reference: str | None, text: str | None) -> dict[str, str | None]:
+    name = next((str(row[key]) for key in _ID_KEYS if row.get(key) is not None), None)
+    name = place.rpartition(":")[2] if name is None else name
+    return {"id": name, "place": place, "reference": reference, "text": text}
 
 
 def _with_starter(row: Row, starter: str) -> str | None:
     text = optional_text(row, "question", "question_content")
     return f"{text}\n\n{starter}" if text and starter else text
+
+
+def _unfenced(text: str | None) -> str | None:
+    """Return a solution without the fence around it."""
+    found = re.fullmatch(r"```\w*\n(.*?)```\s*", text or "", re.DOTALL)
+    return found[1] if found else text
+
+
+def _limits(row: Row, form: str = "") -> dict[str, Any] | None:
+    """Return the limits of one test that a row brings, in seconds and megabytes."""
+    seconds = _seconds(row.get("time_limit"), row.get("time_limit_seconds"))
+    limits = {
+        "cpu_seconds": seconds or _HARNESS_SECONDS.get(form),
+        "memory_mb": _megabytes(row.get("memory_limit"), row.get("memory_limit_bytes")),
+    }
+    return {name: value for name, value in limits.items() if value} or None
+
+
+def _seconds(*values: Any) -> float | None:
+    for value in values:
+        if isinstance(value, Mapping):
+            value = (value.get("seconds") or 0) + (value.get("nanos") or 0) / 1e9
+        if isinstance(value, str):
+            matched = _DURATION.fullmatch(value)
+            value = float(matched[1]) if matched else None
+        if isinstance(value, int | float) and value > 0:
+            return float(value)
+    return None
+
+
+def _megabytes(megabytes: Any, size_bytes: Any) -> int | None:
+    if isinstance(megabytes, str):
+        matched = _SIZE.fullmatch(megabytes)
+        megabytes = float(matched[1]) if matched else None
+    if isinstance(megabytes, int | float) and megabytes > 0:
+        return math.ceil(megabytes)
+    if isinstance(size_bytes, int | float) and size_bytes > 0:
+        return math.ceil(size_bytes / _MEGABYTE)
+    return None
 
 
 def _private(text: Any) -> list[Mapping[str, Any]]:
@@ -120,7 +188,7 @@ def _private(text: Any) -> list[Mapping[str, Any]]:
     try:
         if not text.lstrip().startswith("["):
             text = _Texts(io.BytesIO(zlib.decompress(base64.b64decode(text)))).load()
-        cases = json.loads(text)
+        cases = loads(text)
     except (ValueError, TypeError, EOFError, pickle.UnpicklingError, zlib.error):
         raise ValueError("private_test_cases: not in LiveCodeBench's form") from None
     if not isinstance(cases, list):
@@ -138,17 +206,20 @@ class _Texts(pickle.Unpickler):
 # ---------------------------------------------------------------- programs in general
 
 
-def _cases(row: Row) -> list[dict[str, str]]:
+def _of_tests(row: Row) -> Task:
     tests: Any = next((row[key] for key in _TESTS_KEYS if row.get(key)), row)
     if isinstance(tests, str):  # some sets hold the tests as JSON in a string
-        tests = json.loads(tests)
+        tests = loads(tests)
     if isinstance(tests, Mapping):
-        if tests.get("fn_name"):
-            raise ValueError("tests of a function (fn_name): the format stdio is for programs")
-        return cases_of(_column(tests, "input"), _column(tests, "output"))
+        inputs, outputs = _column(tests, "input"), _column(tests, "output")
+        return contest(inputs, outputs, tests.get("fn_name")).with_fields({"prelude": None})
     if not isinstance(tests, list) or not all(isinstance(test, Mapping) for test in tests):
         raise ValueError("no tests: a list of {stdin, stdout}, or {inputs, outputs}")
-    return [{"stdin": _side(test, "in"), "stdout": _side(test, "out")} for test in tests]
+    task = task_of_cases(tests).with_fields({"prelude": None})
+    if task.grader is not None and task.grader["kind"] == "stdio":
+        for case, test in zip(task.grader["cases"], tests, strict=True):
+            case.update({name: test[name] for name in _CASE_FIELDS if test.get(name)})
+    return task
 
 
 def _column(tests: Row, name: str) -> list[Any]:
@@ -158,10 +229,6 @@ def _column(tests: Row, name: str) -> list[Any]:
     return column
 
 
-def _side(test: Row, name: str) -> str:
-    return stream(test.get(f"std{name}", test.get(f"{name}put")), name)
-
-
 def _solution(row: Row) -> str | None:
     found = next((row[key] for key in _SOLUTION_KEYS if row.get(key)), None)
     if isinstance(found, list):
@@ -169,8 +236,3 @@ def _solution(row: Row) -> str | None:
     if found is None or isinstance(found, str):
         return found
     raise ValueError("the solution is no text")
-
-
-def _name(row: Row, place: str) -> str:
-    found = next((str(row[key]) for key in _ID_KEYS if row.get(key) is not None), None)
-    return place.rpartition(":")[2] if found is None else found

@@ -85,7 +85,7 @@ def evaluated(
         try:
             for done in as_completed(running):
                 task = running[done]
-                yield Attempt(Task(task.id, str(task.folder), {}), ""), done.result()
+                yield Attempt(Task(id=task.id, place=str(task.folder)), ""), done.result()
         finally:
             pool.shutdown(cancel_futures=True)
 

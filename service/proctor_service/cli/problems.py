@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from proctor_client.tasks.files import load_named, load_tasks
+from proctor_client.tasks.files import form_of_file, load_named, load_tasks
 from proctor_client.tasks.forms import Format
 from proctor_client.tasks.task import Task
 from proctor_service.cli.console import plain
@@ -51,6 +51,5 @@ def problems_of(
     assert file is not None
     if split is not None:
         raise Trouble("--split is for --dataset")
-    if form is None:
-        raise Trouble("what are the rows of the file? give --format")
+    form = form or form_of_file(file)
     return file.name, form, load_tasks(file, form)[:limit]

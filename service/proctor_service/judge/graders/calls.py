@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from functools import partial
+from typing import Any
 
 from proctor_client.wire import MAX_FAILURES, Call, CallsGrader
 from proctor_service.codec import values
@@ -27,7 +28,13 @@ _NOT_DESCRIBED = Raised("failed", "it returned another value")
 async def judge(submission: Submission, grader: CallsGrader, backend: Sandboxes) -> Judgement:
     """Judge with one sandbox; expected values stay in the service."""
     calls = [
-        values.dumps([grader.entry_point, values.encode(case.args), values.encode(case.kwargs)])
+        values.dumps(
+            [
+                grader.entry_point,
+                values.encode(_arguments(case, grader)),
+                values.encode(case.kwargs),
+            ]
+        )
         for case in grader.cases
     ]
     job = python_message(submission, "calls", count=len(calls), plain_arrays=True)
@@ -57,7 +64,7 @@ def _problem(
         return NOT_REACHED
     if isinstance(answer, Raised):
         return answer
-    if is_answer(answer, case.expected, grader.tolerance):
+    if any(is_answer(answer, each, grader.tolerance) for each in _accepted(case, grader)):
         return None
     if not describe:
         return _NOT_DESCRIBED
@@ -65,6 +72,26 @@ def _problem(
     if grader.reveal:
         text += f", and not {json.dumps(case.expected)[:300]}"
     return Raised("failed", text)
+
+
+def _arguments(case: Call, grader: CallsGrader) -> list[Any]:
+    if grader.equality != "apps":
+        return case.args
+    return [_with_integer_keys(each) if isinstance(each, dict) else each for each in case.args]
+
+
+def _with_integer_keys(value: dict[str, Any]) -> dict[Any, Any]:
+    try:
+        return {int(key): each for key, each in value.items()}
+    except ValueError:
+        return value
+
+
+def _accepted(case: Call, grader: CallsGrader) -> list[Any]:
+    """Return the values that are right: the expected one, and for `apps` the only item of a list."""
+    expected: Any = case.expected
+    is_single = isinstance(expected, list) and len(expected) == 1
+    return [expected, *(expected if is_single and grader.equality == "apps" else ())]
 
 
 def _shown(entry_point: str, case: Call) -> str:
