@@ -7,6 +7,7 @@ the lines.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -16,6 +17,7 @@ from pydantic import ValidationError
 
 from proctor_client import wire
 from proctor_client.errors import ProtocolError
+from proctor_client.wire import long_integers
 
 M = TypeVar("M", bound=wire.Response)
 
@@ -133,6 +135,9 @@ def parse_model(model: type[M], body: bytes) -> M:
         return model.model_validate_json(body)
     except ValidationError as error:
         is_json = error.errors(include_input=False)[0]["type"] != "json_invalid"
+        if not is_json:  # or has an integer with more digits than pydantic takes
+            with contextlib.suppress(ValueError):
+                return model.model_validate(long_integers.loads(body))
         kind = ProtocolError if is_json else NotJson
         raise kind(f"the answer is no {model.__name__}: {_first(error)}") from None
 

@@ -7,17 +7,17 @@ values, because they may be whole programs, or a policy's key.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import to_json
 
 from proctor_client import wire
 from proctor_client.errors import InvalidRequestError, from_validation
+from proctor_client.wire import long_integers
 
 R = TypeVar("R", bound=wire.Request)
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 
 def checked(model: type[R], fields: Mapping[str, object]) -> R:
@@ -58,24 +58,12 @@ def encode(request: wire.Request) -> bytes:
     sent = wire.dump(request)
     try:
         # Not pydantic's JSON encoder, which silently turns an infinite expected value into null.
-        return json.dumps(sent, ensure_ascii=False, allow_nan=False).encode()
+        return long_integers.dumps(sent, _ENCODER).encode()
     except UnicodeEncodeError:
         where = _surrogate(sent) or "request"
         raise InvalidRequestError(f"{where}: a lone surrogate cannot be sent as UTF-8") from None
-    except ValueError as error:
-        if "digits" in str(error) and _is_finite(
-            sent
-        ):  # an integer of more digits than `str` writes
-            return to_json(sent)
+    except ValueError:
         raise InvalidRequestError("request: a number is infinite or not a number") from None
-
-
-def _is_finite(value: object) -> bool:
-    if isinstance(value, dict):
-        return all(map(_is_finite, value.values()))
-    if isinstance(value, list):
-        return all(map(_is_finite, value))
-    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _surrogate(value: object, where: str = "") -> str | None:

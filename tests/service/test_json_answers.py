@@ -8,7 +8,7 @@ import enum
 import json
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy
 import pytest
@@ -16,7 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proctor_service.codec import values
-from proctor_service.judge.json_answers import is_answer
+from proctor_service.judge.json_answers import Equality
+from proctor_service.judge.text import Closeness
+
+Kind = Literal["json", "python"]
 
 
 class Point(NamedTuple):
@@ -36,11 +39,12 @@ class Names(dict[str, int]):
     """A dict of a class."""
 
 
-def answers(value: Any, expected: Any, tolerance: float = 0.0) -> bool:
+def answers(value: Any, expected: Any, tolerance: float = 0.0, kind: Kind = "json") -> bool:
     encoder = values.Encoder()
-    encoder.plain_arrays = True
+    encoder.plain_arrays = kind == "json"
+    equality = Equality(kind, Closeness.of(tolerance))
     try:
-        return is_answer(values.dumps(encoder.encode(value)), expected, tolerance)
+        return equality.is_answer(values.dumps(encoder.encode(value)), expected)
     except values.ValueTooLarge:
         return False  # the submission's own sandbox refuses to send it
 
@@ -167,6 +171,58 @@ def test_different(case: tuple[Any, Any]) -> None:
     assert not answers(*case)
 
 
+@pytest.mark.parametrize(
+    ("value", "expected", "same"),
+    [
+        ([1, [2.0, None]], [1, [2, None]], True),
+        ((1, 2), [1, 2], False),
+        ([(1, 2)], [[1, 2]], False),
+        ({"a": 1}, {"a": 1}, True),
+        ({1: 1}, {"1": 1}, False),
+        ({"a": (1,)}, {"a": [1]}, False),
+        (collections.OrderedDict(a=1), {"a": 1}, True),
+        (collections.Counter("aab"), {"a": 2, "b": 1}, True),
+        (Point(1, 2), [1, 2], False),
+        (array.array("i", [1]), [1], False),
+        (numpy.array([1, 2]), [1, 2], False),
+        (numpy.int64(3), 3, True),
+        (numpy.float64(0.5), 0.5, True),
+        (True, 1, True),
+        ("1", 1, False),
+        (1, "1", False),
+        ({1, 2}, [1, 2], False),
+        (10**10_000, 10**10_000, True),
+        (10**10_000, 10**10_000 + 1, False),
+        ("9" * 10_000, 10**10_000 - 1, False),
+    ],
+    ids=lambda value: ascii(type(value)),
+)
+def test_python_equality(value: Any, expected: Any, same: bool) -> None:
+    assert answers(value, expected, kind="python") is same
+    assert answers(value, expected, 1e-9, kind="python") is same
+
+
+@pytest.mark.parametrize(
+    ("absolute", "relative", "got", "wanted", "same"),
+    [
+        (0.5, 0, 10.5, 10, True),
+        (0.5, 0, 1000000.75, 1000000.0, False),
+        (0, 0.01, 1009.0, 1000.0, True),
+        (0, 0.01, 0.001, 0.0, False),
+        (1.0, 0.01, 1011.5, 1000.0, False),
+        (1.0, 0.01, 1010.5, 1000.0, True),
+        (2, 0, 3, 5, False),
+        (2, 0, 3.0, 5, True),
+    ],
+)
+def test_absolute_and_relative_tolerances_add_up(
+    absolute: float, relative: float, got: float, wanted: float, same: bool
+) -> None:
+    equality = Equality(closeness=Closeness(absolute, relative))
+    line = values.dumps(values.encode([got]))
+    assert equality.is_answer(line, [wanted]) is same
+
+
 def test_a_tolerance_holds_in_arrays_too() -> None:
     near = numpy.array([[0.1 + 0.2, 1.0]])
     assert answers(near, [[0.3, 1]], 1e-9)
@@ -251,7 +307,7 @@ FORGED = [
 @pytest.mark.parametrize("tolerance", [0.0, 1.0])
 def test_a_forged_encoding_is_no_answer(expected: Any, tolerance: float) -> None:
     for line in FORGED:
-        assert not is_answer(line, expected, tolerance), line[:80]
+        assert not Equality("json", Closeness.of(tolerance)).is_answer(line, expected), line[:80]
 
 
 JSON = st.recursive(
@@ -279,4 +335,4 @@ def test_any_json_as_an_encoding_has_an_end(wire: Any) -> None:
     line = json.dumps(wire).encode()
     wanted: tuple[Any, ...] = (1, [1], [[]], {"a": 1})
     for expected in wanted:
-        assert is_answer(line, expected, 0.0) in (True, False)
+        assert Equality().is_answer(line, expected) in (True, False)

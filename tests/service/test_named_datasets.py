@@ -17,13 +17,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from proctor_client import wire
 from proctor_client.tasks import catalog
 from proctor_client.tasks.catalog import CATALOG, Source, rows_of, source_of
 from proctor_client.tasks.files import load_named
 from proctor_client.tasks.forms import MAKERS
 from proctor_client.tasks.task import DatasetError
 from proctor_service.cli import build
-from proctor_service.judge.text import same_output
+from proctor_service.judge.text import Closeness, Comparison
 from proctor_trainers.problems import load_problems
 
 ROWS = [
@@ -145,5 +146,5 @@ def test_livecodebench_compares_decimals(expected: str, printed: str, same: bool
     cases = [{"input": "", "output": expected, "testtype": "stdin"}]
     row = {"question_id": "q", "public_test_cases": cases, "private_test_cases": "[]"}
     tolerance = (MAKERS["livecodebench"](row, "data:1").grader or {})["tolerance"]
-    assert tolerance.keys() == {"relative"}
-    assert same_output(printed, expected, "tokens", tolerance["relative"]) is same
+    compared = Comparison("tokens", Closeness.of(wire.Tolerance(**tolerance)))
+    assert compared.is_same(printed, expected) is same

@@ -6,9 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proctor_service.judge.text import Compare, first_difference, same_output
+from proctor_service.judge.text import EXACT, Closeness, Compare, Comparison
 
 MODES: tuple[Compare, ...] = ("tokens", "lines", "exact")
+
+
+def by(compare: Compare, tolerance: float) -> Comparison:
+    return Comparison(compare, Closeness.of(tolerance))
+
 
 SAME: list[tuple[Compare, float, str, str]] = [
     ("tokens", 0, "1 2\n3", "1\n2   3\n\n"),
@@ -23,6 +28,7 @@ SAME: list[tuple[Compare, float, str, str]] = [
     ("tokens", 1e-5, "0.500001 1000000007", "0.5 1000000007"),
     ("tokens", 1e-6, "NaN inf -Infinity", "nan INF -inf"),
     ("tokens", 1e-6, "yes 0.5000001", "yes 0.5"),
+    ("tokens", 0, "1\v2\f3", "1 2 3"),
     ("lines", 0, "a b  \nc\r\n\n\n", "a b\nc"),
     ("lines", 0, "", "\n\n"),
     ("lines", 1e-3, "x = 0.5001 m", "x = 0.5 m"),
@@ -51,6 +57,10 @@ DIFFERENT: list[tuple[Compare, float, str, str]] = [
     ("tokens", 1e-6, "١", "1"),
     ("tokens", 1e-6, "1e99", "1"),
     ("tokens", 1e-6, "", "1"),
+    ("tokens", 0, "1\xa02", "1 2"),
+    ("tokens", 0, "1\x1c2", "1 2"),
+    ("tokens", 0, "a\u20032", "a 2"),
+    ("lines", 1e-3, "0.5\xa01", "0.5 1"),
     ("lines", 0, "a b\nc", "a  b\nc"),
     ("lines", 0, " a", "a"),
     ("lines", 0, "a\n\nb", "a\nb"),
@@ -63,14 +73,47 @@ DIFFERENT: list[tuple[Compare, float, str, str]] = [
 
 @pytest.mark.parametrize(("compare", "tolerance", "actual", "expected"), SAME)
 def test_same(compare: Compare, tolerance: float, actual: str, expected: str) -> None:
-    assert same_output(actual, expected, compare, tolerance)
-    assert first_difference(actual, expected, compare, tolerance) == ""
+    comparison = by(compare, tolerance)
+    assert comparison.is_same(actual, expected)
+    assert comparison.first_difference(actual, expected) == ""
 
 
 @pytest.mark.parametrize(("compare", "tolerance", "actual", "expected"), DIFFERENT)
 def test_different(compare: Compare, tolerance: float, actual: str, expected: str) -> None:
-    assert not same_output(actual, expected, compare, tolerance)
-    assert first_difference(actual, expected, compare, tolerance)
+    comparison = by(compare, tolerance)
+    assert not comparison.is_same(actual, expected)
+    assert comparison.first_difference(actual, expected)
+
+
+@pytest.mark.parametrize(
+    ("comparison", "actual", "expected", "same"),
+    [
+        (Comparison(ignore_case=True), "Yes\nno", "YES NO", True),
+        (Comparison(ignore_case=True), "straße", "STRASSE", True),
+        (Comparison(ignore_case=True), "1E5", "1e5", True),
+        (Comparison(ignore_case=True), "yes", "no", False),
+        (Comparison("exact", ignore_case=True), "Yes\n", "YES\n", True),
+        (Comparison("exact", ignore_case=True), "Yes", "YES\n", False),
+        (Comparison(closeness=Closeness(absolute=1e-3)), "1000500.25", "1000000.25", False),
+        (Comparison(closeness=Closeness(absolute=1e-3)), "1000000.2505", "1000000.25", True),
+        (Comparison(closeness=Closeness(absolute=1e-3)), "2.9995", "3", True),
+        (Comparison(closeness=Closeness(absolute=2)), "4", "3", False),
+        (Comparison(closeness=Closeness(relative=1e-5)), "0.0000001", "0.0000004", False),
+        (Comparison(closeness=Closeness(relative=1e-5)), "1000000.5", "1000001", True),
+        (Comparison(closeness=Closeness(relative=1e-5)), "1000001", "1000000", False),
+        (Comparison(closeness=Closeness(1e-8, 1e-5)), "0.0", "0.0000005", False),
+        (Comparison(closeness=Closeness(1e-8, 1e-5)), "0.5", "1" * 390, False),
+        (
+            Comparison("lines", Closeness(relative=1e-5), ignore_case=True),
+            "X 1.000001",
+            "x 1.0",
+            True,
+        ),
+    ],
+)
+def test_case_and_closeness(comparison: Comparison, actual: str, expected: str, same: bool) -> None:
+    assert comparison.is_same(actual, expected) is same
+    assert (comparison.first_difference(actual, expected) == "") is same
 
 
 @pytest.mark.parametrize(
@@ -95,12 +138,13 @@ def test_different(compare: Compare, tolerance: float, actual: str, expected: st
 def test_what_is_said(
     compare: Compare, actual: str, expected: str, hidden: str, revealed: str
 ) -> None:
-    assert first_difference(actual, expected, compare, 0) == hidden
-    assert first_difference(actual, expected, compare, 0, reveal=True) == hidden + revealed
+    comparison = Comparison(compare)
+    assert comparison.first_difference(actual, expected) == hidden
+    assert comparison.first_difference(actual, expected, reveal=True) == hidden + revealed
 
 
 def test_a_long_token_is_cut_short() -> None:
-    said = first_difference("x" * 1_000_000, "y", "tokens", 0)
+    said = Comparison().first_difference("x" * 1_000_000, "y")
     assert len(said) < 200
     assert said.endswith("x'…")
 
@@ -108,16 +152,26 @@ def test_a_long_token_is_cut_short() -> None:
 @given(st.text(), st.sampled_from(MODES))
 def test_the_expected_output_is_never_quoted(actual: str, compare: Compare) -> None:
     secret = "\N{SNOWMAN}secret"
-    assert secret not in first_difference(actual.replace("\N{SNOWMAN}", ""), secret, compare, 0)
+    shown = actual.replace("\N{SNOWMAN}", "")
+    assert secret not in Comparison(compare).first_difference(shown, secret)
 
 
-@given(st.text(), st.text(), st.sampled_from(MODES), st.sampled_from([0.0, 1e-6, 1.0]))
+@given(
+    st.text(),
+    st.text(),
+    st.builds(
+        Comparison,
+        st.sampled_from(MODES),
+        st.sampled_from([EXACT, Closeness.of(1e-6), Closeness(1.0, 0.5)]),
+        st.booleans(),
+    ),
+)
 def test_a_difference_is_described_exactly_when_there_is_one(
-    actual: str, expected: str, compare: Compare, tolerance: float
+    actual: str, expected: str, comparison: Comparison
 ) -> None:
-    same = same_output(actual, expected, compare, tolerance)
-    assert same is (first_difference(actual, expected, compare, tolerance) == "")
-    assert same_output(actual, actual, compare, tolerance)
+    same = comparison.is_same(actual, expected)
+    assert same is (comparison.first_difference(actual, expected) == "")
+    assert comparison.is_same(actual, actual)
 
 
 @pytest.mark.parametrize("compare", MODES)
@@ -125,5 +179,5 @@ def test_a_difference_is_described_exactly_when_there_is_one(
     "text", ["x" * 4_000_000, " " * 4_000_000, "1 " * 1_000_000, "\n" * 4_000_000]
 )
 def test_large_outputs_come_to_an_end(text: str, compare: Compare) -> None:
-    assert not same_output(text + "1", text + "2", compare, 0.0)
-    assert first_difference(text + "1", text + "2", compare, 1e-9)
+    assert not Comparison(compare).is_same(text + "1", text + "2")
+    assert by(compare, 1e-9).first_difference(text + "1", text + "2")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from typing import Any, cast
 
 from proctor_client.tasks.task import BadTask, Row
+from proctor_client.wire import long_integers
 
 MOST_NESTED = 100
 _FUNCTIONAL = frozenset({"functional", "function_call"})
@@ -26,23 +25,13 @@ def optional_text(row: Row, *names: str) -> str | None:
     return next((row[each] for each in names if isinstance(row.get(each), str) and row[each]), None)
 
 
-def loads(text: str) -> Any:
-    """Return the value of JSON, with integers of any length. Raises ValueError and RecursionError."""
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        raise
-    except ValueError:  # an integer of more digits than `int` reads
-        return json.loads(text, parse_int=_integer)
-
-
 def decoded(row: Row, name: str) -> Any:
     """Return a field; a text is read as JSON, since some sets hold lists so. Raises ValueError."""
     value = row[name]
     if not isinstance(value, str):
         return plain(value)
     try:
-        return loads(value)
+        return long_integers.loads(value)
     except (ValueError, RecursionError):
         raise ValueError(f"{name}: no JSON") from None
 
@@ -106,8 +95,3 @@ def _function_name(case: Row) -> str:
         metadata = decoded(case, "metadata")
     told = metadata.get("func_name") if isinstance(metadata, Mapping) else None
     return str(told or case.get("fn_name") or "")
-
-
-def _integer(digits: str) -> int:
-    # The constructor of Decimal is exact, and has no limit of digits.
-    return int(Decimal(digits))

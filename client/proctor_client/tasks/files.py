@@ -19,9 +19,9 @@ from typing import Any, TextIO, cast
 from pydantic import ValidationError
 
 from proctor_client.tasks.catalog import rows_of, source_of
-from proctor_client.tasks.fields import loads
 from proctor_client.tasks.forms import MAKERS, Format, form_of, said
 from proctor_client.tasks.task import Completion, DatasetError, MissingColumns, Task, submission_of
+from proctor_client.wire.long_integers import loads
 
 _COMPLETION_KEYS = ("completion", "solution")
 

@@ -28,9 +28,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from proctor_client.tasks.contests import contest, task_of_cases
-from proctor_client.tasks.fields import loads, plain
+from proctor_client.tasks.fields import plain
 from proctor_client.tasks.statements import GRADER, TESTS, task_from_tests
 from proctor_client.tasks.task import SUBMISSION_FIELDS, BadTask, Task
+from proctor_client.wire.long_integers import loads
 
 _STATEMENT = re.compile(r"\b(assert|raise|def check|self\.assert\w+|assert_\w+)\b|\braises\(")
 """What a Python test has, such as `assert f(1) == 2`; not `the answer is 7`."""

@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from proctor_client.tasks.contests import contest, programs_of, sides_of, task_of_cases
-from proctor_client.tasks.fields import decoded, function_of, loads, optional_text
+from proctor_client.tasks.fields import decoded, function_of, optional_text
 from proctor_client.tasks.ground_truth import task_of
 from proctor_client.tasks.statements import beside_of
 from proctor_client.tasks.task import Row, Task
+from proctor_client.wire.long_integers import loads
 
 _ID_KEYS = ("task_id", "id", "name", "question_id", "problem_id")
 _SOLUTION_KEYS = ("solution", "code", "reference", "solutions")

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from proctor_client.tasks.contests import task_of_cases
-from proctor_client.tasks.fields import loads, plain
+from proctor_client.tasks.fields import plain
 from proctor_client.tasks.task import BadTask, Row, Task
+from proctor_client.wire.long_integers import loads
 
 GRADER = "grader"
 TESTS = ("tests", "test_list", "test")

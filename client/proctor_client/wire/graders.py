@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import Field, field_validator, model_validator
 
@@ -28,6 +28,9 @@ class Tolerance(Request):
 
     absolute: float = Field(0.0, ge=0, allow_inf_nan=False)
     relative: float = Field(0.0, ge=0, allow_inf_nan=False)
+
+
+_Tolerance: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)] | Tolerance
 
 
 class _Grader(Request):
@@ -109,14 +112,16 @@ class CallsGrader(_Grader):
         "argument that is an object whose keys are all integers' texts has integers as keys, and an "
         "expected list of one item stands for the item, too.",
     )
-    tolerance: float | Tolerance = Field(0.0, union_mode="left_to_right", description=_TOLERANCE)
+    tolerance: _Tolerance = Field(0.0, union_mode="left_to_right", description=_TOLERANCE)
 
 
 class StdioCase(Request):
     """One run of the program: its standard input and the expected standard output."""
 
     stdin: str = ""
-    stdout: str | list[str] = Field(description="Expected output, or a list of accepted ones.")
+    stdout: str | Annotated[list[str], Field(min_length=1)] = Field(
+        description="Expected output, or a list of accepted ones."
+    )
     argv: Arguments = Field(default_factory=list, description="Arguments of the program.")
     files: Texts = Field(
         default_factory=dict, description="Path to text; written into the sandbox of this case."
@@ -135,7 +140,7 @@ class StdioGrader(_Grader):
         "tokens", description="`tokens`: words between ASCII white space."
     )
     ignore_case: bool = Field(False, description="Letters in upper and lower case are equal.")
-    tolerance: float | Tolerance = Field(0.0, union_mode="left_to_right", description=_TOLERANCE)
+    tolerance: _Tolerance = Field(0.0, union_mode="left_to_right", description=_TOLERANCE)
 
 
 class PytestGrader(_Grader):

@@ -153,7 +153,7 @@ async def parse_body(model: type[M], body: bytes | bytearray) -> M:
     try:
         text = body.decode("utf-8-sig") if body.startswith(b"\xef\xbb\xbf") else body.decode()
         sliced = len(body) > SLICED_BODY_BYTES
-        data = await _decode_long(text) if sliced else json.loads(text)
+        data = await (_decode_long(text) if sliced else _decode_short(text))
     except UnicodeDecodeError as error:
         raise InvalidRequest(f"the body is not UTF-8: byte {error.start}") from None
     except json.JSONDecodeError as error:
@@ -161,7 +161,7 @@ async def parse_body(model: type[M], body: bytes | bytearray) -> M:
         raise InvalidRequest(f"the body is not JSON: {error.msg} at {at}") from None
     except RecursionError:
         raise InvalidRequest("the body is nested too deeply") from None
-    except ValueError as error:  # an integer with more digits than Python converts
+    except ValueError as error:  # an integer with too many digits
         raise InvalidRequest(f"the body is not JSON that is taken here: {error}") from None
     if model in LONG_LISTS:
         if not isinstance(data, dict):
@@ -172,6 +172,15 @@ async def parse_body(model: type[M], body: bytes | bytearray) -> M:
         return model.model_validate(data, context=PARSED if sliced else None)
     except ValidationError as error:
         raise refused(error) from None
+
+
+async def _decode_short(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        raise
+    except ValueError:  # an integer with more digits than Python converts
+        return await PacedJson(text).decode()
 
 
 async def _decode_long(text: str) -> Any:
@@ -239,6 +248,8 @@ BRANCHES: Mapping[str, frozenset[str]] = {
     "agent": frozenset({"tools", "refine"}),
     "completion": frozenset({"str", "list[Message]"}),
     "prompt": frozenset({"str", "list[Message]"}),
+    "stdout": frozenset({"str", "list[str]"}),
+    "tolerance": frozenset({"float", "Tolerance"}),
 }
 """Names that pydantic inserts after a field's name, for the tried branch of a union."""
 

@@ -21,7 +21,6 @@ from starlette.responses import Response
 
 from proctor_client.wire import (
     Policy,
-    PytestGrader,
     RolloutRequest,
     RolloutResponse,
     RolloutTask,
@@ -31,7 +30,7 @@ from proctor_service.api.body import parse_body, read_body
 from proctor_service.api.harbor import check_agent, check_verifier
 from proctor_service.api.jobs import Job, Work
 from proctor_service.api.responses import NDJSON, AnswerFormat, Line, job_response
-from proctor_service.api.rewards.checks import check_files, check_tags
+from proctor_service.api.rewards.checks import check_files, check_files_of, check_tags
 from proctor_service.api.rewards.examples import rollout_docs
 from proctor_service.api.rewards.items import Machine, error_body
 from proctor_service.errors import Failure, InvalidRequest, JudgeFailed
@@ -89,8 +88,7 @@ class Planning:
         """Return the trajectories of one task. Raises InvalidRequest, naming the field."""
         where = f"tasks.{number}"
         check_files(asked.files, f"{where}.files")
-        if isinstance(asked.grader, PytestGrader):
-            check_files(asked.grader.files, f"{where}.grader.files")
+        check_files_of(asked.grader, f"{where}.grader")
         environment = self._environment
         if asked.environment is not None:
             environment = self._machine.environment(asked.environment, f"{where}.environment")

@@ -8,7 +8,6 @@ U+FFFD, except in these JSON texts, which escape them.
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
+from proctor_client.wire import long_integers
 from proctor_service.cli.console import plain
 from proctor_service.cli.failures import Trouble
 from proctor_service.cli.recorded import Row, rows
@@ -124,7 +124,7 @@ def replaced(path: Path) -> Iterator[IO[bytes]]:
 def _write_lines(file: IO[bytes], found: Iterable[Row]) -> int:
     count = 0
     for row in found:
-        file.write(json.dumps(row).encode() + b"\n")
+        file.write(long_integers.dumps(row).encode() + b"\n")
         count += 1
     return count
 
@@ -169,7 +169,7 @@ def _groups(found: Iterable[Row]) -> Iterator[list[Row]]:
 
 
 def _json(value: object) -> str | None:
-    return None if value is None else json.dumps(value)
+    return None if value is None else long_integers.dumps(value)
 
 
 def _unicode(value: Any) -> Any:

@@ -16,6 +16,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from proctor_client import wire
+from proctor_client.wire import long_integers
 from proctor_service.cli.console import plain, screen
 from proctor_service.cli.export import Form, exported
 from proctor_service.cli.failures import Trouble, friendly
@@ -105,7 +106,8 @@ def show(
         if found is None:
             raise Trouble(f"{plain(id_, 60)}: the journal has no such record")
         whole = parsed(found)
-        typer.echo(json.dumps(whole, indent=2) if as_json else text(whole))
+        shown = long_integers.dumps(whole, json.JSONEncoder(indent=2)) if as_json else text(whole)
+        typer.echo(shown)
 
 
 def report(

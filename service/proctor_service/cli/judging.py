@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic_core import to_json
-
 from proctor_client import Client, InvalidRequestError, RewardOptions, wire
 from proctor_client.tasks.task import Completion, Task
+from proctor_client.wire import long_integers
 from proctor_service.cli.answers import program_of
 
 BATCH = 1000
@@ -112,7 +111,7 @@ def _batches(items: Sequence[Attempt]) -> Iterator[list[Attempt]]:
     batch: list[Attempt] = []
     room = BATCH_CHARACTERS
     for item in items:
-        size = len(to_json(_submission(item)))
+        size = len(long_integers.dumps(_submission(item)))
         if batch and (len(batch) == BATCH or size > room):
             yield batch
             batch, room = [], BATCH_CHARACTERS

@@ -6,10 +6,11 @@ looks like a heading, and no character reaches the terminal that it would act on
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
+
+from proctor_client.wire import long_integers
 
 Row = Mapping[str, Any]
 _INDENT = "    "
@@ -172,14 +173,14 @@ def _grader(grader: Row | None) -> Iterator[str]:
         yield from _block(name, fields.pop(name, None))
     for name in ("tests", "cases"):
         for index, each in enumerate(fields.pop(name, None) or ()):
-            said = each if isinstance(each, str) else json.dumps(each)
+            said = each if isinstance(each, str) else long_integers.dumps(each)
             yield from _block(f"test {index}", said)
     if isinstance(files := fields.pop("files", None), Mapping):
         for path, content in files.items():
             yield from _block(f"test file {_line(path)}", content)
     asked = {name: value for name, value in fields.items() if value not in (None, False)}
     if asked:
-        yield from _block("grader", json.dumps(asked))
+        yield from _block("grader", long_integers.dumps(asked))
 
 
 def _said(each: Row) -> Iterator[str]:
@@ -188,7 +189,7 @@ def _said(each: Row) -> Iterator[str]:
     assert isinstance(message, Mapping)
     content = message.get("content")
     if content is not None and not isinstance(content, str):
-        content = json.dumps(content)
+        content = long_integers.dumps(content)
     role = _line(str(message.get("role", "message")))
     yield from _block(role, content) if content else [f"\n{role}"]
     for call in message.get("tool_calls") or ():

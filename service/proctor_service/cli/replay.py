@@ -6,7 +6,6 @@ nothing about the submission, so such an answer is counted apart, and never as a
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from proctor_client import Client, InvalidRequestError, wire
+from proctor_client.wire import long_integers
 from proctor_service.cli.console import aside, plain, print_list, screen
 from proctor_service.cli.failures import TROUBLE, UNSOUND, Trouble, friendly
 from proctor_service.cli.judging import BATCH, BATCH_CHARACTERS, DEADLINE_SECONDS, message_of
@@ -138,7 +138,7 @@ def _batches(whole: Iterator[Row], counts: ReplayCounts) -> Iterator[list[Record
             counts.left_out[reason] += 1
             continue
         submission = {"id": row["id"], **submission_of(parsed(row))}
-        size = len(json.dumps(submission))
+        size = len(long_integers.dumps(submission))
         if batch and (len(batch) == BATCH or size > room):
             yield batch
             batch, room = [], BATCH_CHARACTERS

@@ -41,6 +41,10 @@ class Channel:
         while view:
             view = view[_write(self._descriptor, view) :]
 
+    def adopt(self) -> None:
+        """Make this process, a fork of ours, the one that may use the channel."""
+        self._owner = _getpid()
+
     def detach(self) -> int:
         """Return the descriptor, for direct use; the read buffer must be empty."""
         return self._descriptor

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import Any, NoReturn
+import stat
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..codec import values
 from . import script, work_files
@@ -16,13 +17,19 @@ from .channel import BEGAN, Channel
 from .session.main import set_dumpable
 from .session.streams import write_all
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 MAX_MADE_BYTES = 48 << 20
 """Total size of the files that a compiler may make."""
 END_DESCRIPTOR = 3
 MAX_END_BYTES = 4 << 20
 """Size of what a program may report at its end: the names of some 50,000 tests."""
 TOO_LONG = values.dumps(["too long"])
+NO_OUTPUT = b'["no output"]'
+"""Line in place of a file with the output, which the program did not leave."""
 _MAX_MADE_FILES = 4096
+_PIECE_BYTES = 1 << 20
 
 
 def run_command(channel: Channel, job: dict[str, Any]) -> None:
@@ -66,6 +73,32 @@ def _run_with_end(channel: Channel, argv: list[str], word: str) -> NoReturn:
     elif text:
         channel.send(values.dumps(["reached", text.decode("utf-8", "replace")]))
     script.leave(code if code >= 0 else 128 - code)
+
+
+def run_for_file(channel: Channel, path: str, run: Callable[[], object]) -> None:
+    """Run a program in a child process, and then print the file that it left, instead of its own output.
+
+    End with the program's exit code, or 128 plus its signal. Without a regular file send NO_OUTPUT.
+    """
+    pid = os.fork()
+    if not pid:
+        channel.adopt()
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 1)
+        os.close(null)
+        run()
+        script.leave(0)
+    status = os.waitpid(pid, 0)[1]
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would wait for a writer
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise IsADirectoryError(path)
+    except OSError:
+        channel.send(NO_OUTPUT + b"\n")
+    else:
+        while data := os.read(file, _PIECE_BYTES):
+            write_all(1, data)
+    script.leave(128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status))
 
 
 def place(channel: Channel, job: dict[str, Any]) -> None:

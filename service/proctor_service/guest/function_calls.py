@@ -10,6 +10,10 @@ from .channel import Channel
 from .script import Left, exit_code, explain, flush_all, leave, load_job
 
 _NO_KEYWORDS = ["d"]
+_MODULE = "solution"  # of what a submission defines, by `script.load_job`
+_CLASS = "Solution"
+IS_JSON = "json"
+"""Last part of a call whose arguments and keywords are JSON as they are, and not the codec's."""
 
 
 def run_calls(channel: Channel, job: dict[str, Any]) -> None:
@@ -22,7 +26,7 @@ def answer_calls(channel: Channel, job: dict[str, Any]) -> None:
     """Send `["loaded"]`, the result of each call, and `["done"]`; fewer if the program exits.
 
     The calls come one at a time, each after the result of the one before. A call is `[target, arguments,
-    keywords]`. A call `[target]` keeps the object that its target names: the number of this call is the
+    keywords]`, or `[target, arguments, keywords, IS_JSON]` for plain JSON. A call `[target]` keeps the object that its target names: the number of this call is the
     target of later calls.
     """
     # Before the program: a failure of Proctor's decoder is no verdict.
@@ -61,7 +65,9 @@ def _decoded(line: bytes) -> list[Any]:
 
     No decoder for a call without keywords: each function that a sandbox is the first to run costs pages.
     """
-    target, *given = values.loads(line)
+    target, *given = call = values.loads(line)
+    if given and given[-1] == IS_JSON:
+        return call[:-1]
     return [target, *[values.decode(part) if part != _NO_KEYWORDS else {} for part in given]]
 
 
@@ -99,18 +105,34 @@ def callee_of(target: Any, namespace: dict[str, Any], kept: dict[int, Any]) -> A
     """Return the object to call. Raises NameError where the program does not define it.
 
     `target` is the name of a function, `""` for the last function that the program defines, `[class,
-    arguments, keywords, method]` for a method of a new object, or the number of a kept object.
+    arguments, keywords, method]` for a method of a new object, `[class, method]` for one of the class
+    itself, `[name]` for `either`, or the number of a kept object.
     """
     if type(target) is list:
-        cls, args, kwargs, method = target
-        made = callee_of(cls, namespace, kept)(*values.decode(args), **values.decode(kwargs))
-        return getattr(made, method)
+        if len(target) == 1:
+            return either(target[0], namespace)
+        owner = callee_of(target[0], namespace, kept)
+        if len(target) > 2:
+            owner = owner(*values.decode(target[1]), **values.decode(target[2]))
+        return getattr(owner, target[-1])
     if target == "":
         return last_function(namespace)
     known: dict[Any, Any] = kept if type(target) is int else namespace
     if target not in known:
         raise NameError(f"name {target!r} is not defined")
     return known[target]
+
+
+def either(name: str, namespace: dict[str, Any]) -> Any:
+    """Return the function of this name, or else a function that calls it on a new `Solution()` each time.
+
+    A function that the program only imports (`gcd`, `search`) gives way to a method. Raises NameError.
+    """
+    found = namespace.get(name)
+    cls = namespace.get(_CLASS)
+    if getattr(found, "__module__", None) != _MODULE and hasattr(cls, name):
+        return lambda *args, **kwargs: getattr(cls(), name)(*args, **kwargs)
+    return callee_of(name, namespace, {})
 
 
 def last_function(namespace: dict[str, Any]) -> Any:

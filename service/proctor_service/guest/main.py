@@ -64,6 +64,13 @@ def _take_job(channel: Channel) -> None:
     job = values.loads(line)
     del line
     gc.collect(0)
+    path = job.pop("output_file", None)
+    if path is not None:
+        command.run_for_file(channel, path, lambda: _run(channel, job))
+    _run(channel, job)
+
+
+def _run(channel: Channel, job: dict[str, Any]) -> None:
     kind = job.pop("kind")
     _KINDS[kind](channel, job)
 

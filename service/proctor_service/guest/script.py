@@ -50,8 +50,8 @@ def prepare(job: dict[str, Any]) -> None:
         feed_stdin(job["stdin"])
     if "random" in job["source"]:
         random.seed()  # otherwise all sandboxes would share the zygote's random state
-    sys.argv = ["solution.py"]
-    sys.orig_argv = [sys.executable, "solution.py"]
+    sys.argv = ["solution.py", *job.get("argv", ())]
+    sys.orig_argv = [sys.executable, *sys.argv]
     find_files(os.getcwd())
 
 

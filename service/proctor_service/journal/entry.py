@@ -13,7 +13,12 @@ from typing import Any
 from proctor_service.evaluate import Item, NoCode, Origin, Outcome
 from proctor_service.judge.submission import Judgement
 from proctor_service.rollout.trajectory import Plan, Trajectory
-from proctor_service.workers.values import Graders, judgement_values, limits_values
+from proctor_service.workers.values import (
+    Graders,
+    compiler_values,
+    judgement_values,
+    limits_values,
+)
 
 Record = tuple[Any, ...]
 """Kind, and values that `marshal` writes; the same content costs the same bytes everywhere."""
@@ -76,6 +81,7 @@ class Entries:
                 submission.state is not None,
                 submission.environment,
                 submission.negative_control,
+                compiler_values(submission.compiler),
             )
         said = (origin.completion, origin.extract, "" if failure is None else failure.message)
         return EVALUATION, head, judgement_values(shown), said, texts

@@ -16,6 +16,8 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
+from proctor_client.wire import long_integers
+
 SHORT_CHARACTERS = 1_000_000
 _PART_CHARACTERS = 1 << 16
 _STRICT = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
@@ -27,10 +29,10 @@ _NOT_FINITE = ("NaN", "Infinity", "-Infinity")
 def dump(value: object) -> str:
     """Return the JSON text of a value, as the journal stores it."""
     try:
-        text = _STRICT.encode(value)
+        text = long_integers.dumps(value, _STRICT)
     except ValueError:  # NaN or an infinity
         mark = uuid.uuid4().hex
-        text = _STRICT.encode(_marked(value, mark))
+        text = long_integers.dumps(_marked(value, mark), _STRICT)
         for name in _NOT_FINITE:
             text = text.replace(f'"{mark}{name}"', f"\t{name}")
     has_lone = r"\ud" in text and not _is_unicode(value)
@@ -58,7 +60,7 @@ def for_answer(text: str) -> str:
 
 def parsed_if_short(text: str | None, most_characters: int = SHORT_CHARACTERS) -> Any:
     """Return the value of a stored text, or None if there is none or it is longer than that."""
-    return None if text is None or len(text) > most_characters else json.loads(text)
+    return None if text is None or len(text) > most_characters else long_integers.loads(text)
 
 
 def encoded_text(text: str, encode: Callable[[str], bytes]) -> bytes:
@@ -94,7 +96,7 @@ def _marked(value: Any, mark: str) -> Any:
 def _is_unicode(value: object) -> bool:
     """Return True if no text in the value has a lone surrogate."""
     try:
-        _LOOSE.encode(value).encode()
+        long_integers.dumps(value, _LOOSE).encode()
     except UnicodeEncodeError:
         return False
     return True

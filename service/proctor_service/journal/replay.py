@@ -11,7 +11,7 @@ from proctor_service.journal.json_texts import encoded_text, joined, member
 
 REPLAY_JOB = "replay"
 """Job of all replays: they take turns with the tenant's training, and count in no job's figures."""
-_CONDITIONS = ("limits", "scoring", "language", "environment", "negative_control")
+_CONDITIONS = ("limits", "scoring", "language", "environment", "negative_control", "compiler")
 
 
 def why_not(row: Mapping[str, Any]) -> str | None:

@@ -138,7 +138,7 @@ class Batch:
         else:
             (
                 source, grader, limits, scoring, language, files, with_state, environment,
-                negative_control,
+                negative_control, compiler,
             ) = given  # fmt: skip
             shown = completion or source
             row["source_begin"] = shown.find(source)
@@ -150,7 +150,16 @@ class Batch:
             if files:
                 row["files"] = self._keep(dump(files))
             row["conditions"] = self._keep_once(
-                (language, limits, scoring, extract, with_state, environment, negative_control),
+                (
+                    language,
+                    limits,
+                    scoring,
+                    extract,
+                    with_state,
+                    environment,
+                    negative_control,
+                    repr(compiler),
+                ),
                 lambda: {
                     "language": language,
                     "limits": dict(zip(_LIMITS, limits, strict=True)),
@@ -159,6 +168,7 @@ class Batch:
                     "with_state": with_state,
                     "environment": environment,
                     "negative_control": negative_control,
+                    **({} if compiler is None else {"compiler": compiler}),
                 },
             )
         row["completion_characters"] = len(shown)

@@ -32,6 +32,7 @@ from proctor_service.judge.graders import (
     programs,
     runners,
 )
+from proctor_service.judge.graders.compilers import Compilers
 from proctor_service.judge.run import JobTooLong, Unfit
 from proctor_service.judge.submission import Judgement, Submission, integrity_of, test_count
 from proctor_service.sandbox.interface import Sandboxes
@@ -45,15 +46,15 @@ _LARGE_CHARACTERS = 1 << 15
 _MOST_LARGE = 2  # large suites that are analysed at once, each in a process of its own
 
 
-_Key = tuple[tuple[str, ...], str, str | None, str | None]
-"""What an analysis depends on: tests, setup, entry point, and integrity."""
+_Key = tuple[tuple[str, ...], str, str | None, str, str | None]
+"""What an analysis depends on: tests, setup, entry point and its method, and integrity."""
 
 
 class Judge:
     """Holder of state shared by all submissions: languages, and analyses of test code."""
 
     def __init__(self, languages: Mapping[str, Language]) -> None:
-        self._languages = languages
+        self._compilers = Compilers(languages)
         self._analyses: OrderedDict[_Key, asyncio.Future[Analysis]] = OrderedDict()
         self._characters = 0
         self._large = asyncio.Semaphore(_MOST_LARGE)
@@ -86,16 +87,16 @@ class Judge:
         return replace(judgement, integrity=integrity)
 
     async def _by_grader(self, submission: Submission, backend: Sandboxes) -> Judgement:
-        languages = self._languages
+        compilers, languages = self._compilers, self._compilers.languages
         match submission.grader:
             case AssertsGrader() as grader:
                 return await self._judge_asserts(submission, grader, backend)
             case CallsGrader() as grader:
                 return await calls.judge(submission, grader, backend)
             case StdioGrader() as grader:
-                return await programs.judge_stdio(submission, grader, backend, languages)
+                return await programs.judge_stdio(submission, grader, backend, compilers)
             case ExecGrader() as grader:
-                return await programs.judge_exec(submission, grader, backend, languages)
+                return await programs.judge_exec(submission, grader, backend, compilers)
             case PytestGrader() as grader:
                 return await in_process.judge_pytest(submission, grader, backend)
             case CommandGrader(runner="pytest") as grader:
@@ -132,7 +133,8 @@ class Judge:
 
         A thread or a process analyses, and goes on for the others if one is cancelled.
         """
-        key = (tuple(grader.tests), grader.setup, grader.entry_point, grader.integrity)
+        entry = grader.entry_point, grader.method
+        key = (tuple(grader.tests), grader.setup, *entry, grader.integrity)
         known = self._analyses.get(key)
         if known is None:
             known = asyncio.ensure_future(self._analyse(grader, _length(key)))

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from proctor_client.wire import (
     AssertsGrader,
     CallsGrader,
+    Compiler,
     ControlOutcome,
     Failure,
     Grader,
@@ -47,6 +48,7 @@ class Submission:
     environment: str = DEFAULT
     negative_control: NegativeControl = "signal"
     deadline: float = math.inf
+    compiler: Compiler | None = None
 
 
 SOLUTION = "solution.py"

@@ -1,11 +1,8 @@
 """Comparison of a program's output with the expected output.
 
-`tokens`: the words between whitespace. `lines`: line by line, without trailing whitespace and
-trailing blank lines. `exact`: every character. With a tolerance, a number may differ by
-`tolerance * max(1, |expected|)` if the expected number is a decimal fraction. If the expected
-number is an integer, a different integer is wrong, and a fraction may differ by `tolerance` alone:
-relative to a large integer, even a small tolerance would accept a wrong integer. `exact` ignores
-the tolerance.
+`tokens`: the words between ASCII white space. `lines`: line by line, without trailing white space and
+trailing blank lines. `exact`: every character, whatever the closeness. Two integers are equal or
+different. Any other pair of numbers may differ as far as the `Closeness` says.
 
 A model may read the text of a difference. The text therefore quotes the program's own output, and
 the expected output only with `reveal`. All functions take time linear in the two texts.
@@ -16,103 +13,149 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import zip_longest
 from typing import Literal
+
+from proctor_client.wire import Tolerance
 
 Compare = Literal["tokens", "lines", "exact"]
 
 _NUMBER = re.compile(
     r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?|[+-]?inf(?:inity)?|nan", re.I | re.A
 )
+"""Numbers as programs print them: `-1`, `.5`, `1.`, `1e-9`, `NaN`; not `0x10` or `1_0`."""
 _INTEGER = re.compile(r"[+-]?\d+", re.A)
 _NUMBER_CHARACTERS = 400  # a float has fewer digits in its whole range
 _QUOTED_CHARACTERS = 80
-_SPACES = re.compile(r"(\s+)")
+_BLANKS = " \t\n\r\v\f"
+_SPACES = re.compile(r"(\s+)", re.A)
+"""White space between words: two spaces in `a  b`; not the no-break space in `1\xa0000`."""
+_WORD = re.compile(r"\S+", re.A)
 
 
-def same_output(actual: str, expected: str, compare: Compare, tolerance: float) -> bool:
-    """Tell whether `actual` counts as `expected`."""
-    if actual == expected:
-        return True
-    ours, theirs = _parts(actual, compare), _parts(expected, compare)
-    if ours == theirs:
-        return True
-    if not tolerance or compare == "exact" or len(ours) != len(theirs):
-        return False
-    return all(map(_same, ours, theirs, [tolerance] * len(ours)))
+@dataclass(frozen=True, slots=True)
+class Closeness:
+    """Largest difference from an expected number: `absolute + relative * max(least_scale, |expected|)`."""
+
+    absolute: float = 0.0
+    relative: float = 0.0
+    least_scale: float = 0.0
+
+    @classmethod
+    def of(cls, tolerance: float | Tolerance) -> Closeness:
+        """Return the closeness of a grader's tolerance; a number `t` allows `t * max(1, |expected|)`."""
+        if isinstance(tolerance, Tolerance):
+            return cls(tolerance.absolute, tolerance.relative)
+        return cls(relative=tolerance, least_scale=1.0)
+
+    @property
+    def is_exact(self) -> bool:
+        """Tell whether only equal numbers are close."""
+        return not (self.absolute or self.relative)
+
+    def accepts(self, got: float, wanted: float) -> bool:
+        """Tell whether a number is close to the expected one.
+
+        NaN is close to NaN, and an infinity to itself; neither is close to anything else. Only the
+        expected number sets the scale, so a huge answer cannot widen its own tolerance.
+        """
+        if math.isnan(got) or math.isnan(wanted):
+            return math.isnan(got) and math.isnan(wanted)
+        if math.isinf(got) or math.isinf(wanted):
+            return got == wanted
+        bound = self.absolute + self.relative * max(self.least_scale, abs(wanted))
+        return abs(got - wanted) <= bound
+
+    def accepts_for_integer(self, got: float, wanted: int) -> bool:
+        """Tell whether a printed fraction is close to an expected integer, of any length.
+
+        A tolerance with a least scale of its own is not scaled up by the integer: relative to a large
+        one, even a small tolerance would accept its neighbours.
+        """
+        if not math.isfinite(got):
+            return False
+        scale = Fraction(self.least_scale) or abs(wanted)
+        return (
+            abs(Fraction(got) - wanted) <= Fraction(self.absolute) + Fraction(self.relative) * scale
+        )
 
 
-def first_difference(
-    actual: str, expected: str, compare: Compare, tolerance: float, *, reveal: bool = False
-) -> str:
-    """Describe the first difference from `expected`; empty if the texts count as equal."""
-    if same_output(actual, expected, compare, tolerance):
-        return ""
-    ours, theirs = _parts(actual, compare), _parts(expected, compare)
-    allowed = 0.0 if compare == "exact" else tolerance
-    for number, (got, wanted) in enumerate(zip_longest(ours, theirs), 1):
-        if got is not None and wanted is not None and _same(got, wanted, allowed):
-            continue
-        place = _place(actual, number, compare)
-        said = _say(place, got, wanted, "token" if compare == "tokens" else "line")
-        return f"{said}, expected {_quote(wanted)}" if reveal and wanted is not None else said
-    raise AssertionError("outputs that differ have a difference")
+EXACT = Closeness()
 
 
-def near(got: float, wanted: float, tolerance: float) -> bool:
-    """Tell whether two numbers differ by at most `tolerance * max(1, |wanted|)`.
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Rules by which an output counts as the expected one."""
 
-    NaN is near NaN, and an infinity near itself; neither is near anything else. Only the
-    expected value sets the scale, so a huge answer cannot widen its own tolerance.
-    """
-    if math.isnan(got) or math.isnan(wanted):
-        return math.isnan(got) and math.isnan(wanted)
-    if math.isinf(got) or math.isinf(wanted):
-        return got == wanted
-    return abs(got - wanted) <= tolerance * max(1.0, abs(wanted))
+    compare: Compare = "tokens"
+    closeness: Closeness = EXACT
+    ignore_case: bool = False
 
+    def is_same(self, actual: str, expected: str) -> bool:
+        """Tell whether `actual` counts as `expected`."""
+        if actual == expected:
+            return True
+        if self.ignore_case:
+            actual, expected = actual.casefold(), expected.casefold()
+        ours, theirs = self._parts(actual), self._parts(expected)
+        if ours == theirs:
+            return True
+        if self.closeness.is_exact or self.compare == "exact" or len(ours) != len(theirs):
+            return False
+        return all(map(self._is_same_part, ours, theirs))
 
-def _parts(text: str, compare: Compare) -> Sequence[str]:
-    if compare == "tokens":
-        return text.split()
-    if compare == "lines":
-        return [line.rstrip() for line in text.rstrip().split("\n")]
-    return text.split("\n")
+    def first_difference(self, actual: str, expected: str, *, reveal: bool = False) -> str:
+        """Describe the first difference from `expected`; empty if the texts count as equal."""
+        if self.is_same(actual, expected):
+            return ""
+        ours, theirs = self._parts(actual), self._parts(expected)
+        for number, (got, wanted) in enumerate(zip_longest(ours, theirs), 1):
+            if got is not None and wanted is not None and self._is_same_part(got, wanted):
+                continue
+            place = _place(actual, number, self.compare)
+            said = _say(place, got, wanted, "token" if self.compare == "tokens" else "line")
+            return f"{said}, expected {_quote(wanted)}" if reveal and wanted is not None else said
+        raise AssertionError("outputs that differ have a difference")
 
+    def _parts(self, text: str) -> Sequence[str]:
+        if self.compare == "tokens":
+            # The words of bytes are those between ASCII white space.
+            words = text.encode("utf-8", "surrogatepass").split()
+            return [word.decode("utf-8", "surrogatepass") for word in words]
+        if self.compare == "lines":
+            return [line.rstrip(_BLANKS) for line in text.rstrip(_BLANKS).split("\n")]
+        return text.split("\n")
 
-def _same(got: str, wanted: str, tolerance: float) -> bool:
-    if got == wanted:
-        return True
-    if not tolerance:
-        return False
-    ours, theirs = _SPACES.split(got), _SPACES.split(wanted)
-    if len(ours) != len(theirs):
-        return False
-    return all(
-        one == other or _same_number(one, other, tolerance)
-        for one, other in zip(ours, theirs, strict=True)
-    )
+    def _is_same_part(self, got: str, wanted: str) -> bool:
+        if self.ignore_case:
+            got, wanted = got.casefold(), wanted.casefold()
+        if got == wanted:
+            return True
+        if self.closeness.is_exact or self.compare == "exact":
+            return False
+        ours, theirs = _SPACES.split(got), _SPACES.split(wanted)
+        if len(ours) != len(theirs):
+            return False
+        return all(
+            one == other or self._is_close(one, other)
+            for one, other in zip(ours, theirs, strict=True)
+        )
 
-
-def _same_number(got: str, wanted: str, tolerance: float) -> bool:
-    if max(len(got), len(wanted)) > _NUMBER_CHARACTERS:
-        return False
-    if not (_NUMBER.fullmatch(got) and _NUMBER.fullmatch(wanted)):
-        return False
-    if _INTEGER.fullmatch(wanted):
-        return _near_integer(got, int(wanted), tolerance)
-    one, other = float(got), float(wanted)
-    if _overflowed(got, one) or _overflowed(wanted, other):
-        return False
-    return near(one, other, tolerance)
-
-
-def _near_integer(got: str, wanted: int, tolerance: float) -> bool:
-    if _INTEGER.fullmatch(got):
-        return int(got) == wanted
-    one = float(got)
-    return math.isfinite(one) and abs(Fraction(one) - wanted) <= tolerance
+    def _is_close(self, got: str, wanted: str) -> bool:
+        if max(len(got), len(wanted)) > _NUMBER_CHARACTERS:
+            return False
+        if not (_NUMBER.fullmatch(got) and _NUMBER.fullmatch(wanted)):
+            return False
+        if _INTEGER.fullmatch(wanted):
+            if _INTEGER.fullmatch(got):
+                return int(got) == int(wanted)
+            return self.closeness.accepts_for_integer(float(got), int(wanted))
+        one, other = float(got), float(wanted)
+        if _overflowed(got, one) or _overflowed(wanted, other):
+            return False
+        return self.closeness.accepts(one, other)
 
 
 def _overflowed(token: str, value: float) -> bool:
@@ -124,7 +167,7 @@ def _place(actual: str, number: int, compare: Compare) -> str:
     """Return the part's position, counted from 1; a token's position includes its line."""
     if compare != "tokens":
         return f"line {number}"
-    for at, match in enumerate(re.finditer(r"\S+", actual), 1):
+    for at, match in enumerate(_WORD.finditer(actual), 1):
         if at == number:
             return f"token {number} (line {actual.count(chr(10), 0, match.start()) + 1})"
     return f"token {number}"

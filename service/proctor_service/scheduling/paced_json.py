@@ -12,6 +12,7 @@ import re
 import sys
 from typing import Any
 
+from proctor_client.wire import long_integers
 from proctor_service.scheduling.pacer import Pacer
 
 SHORT_CHARACTERS = 16_384
@@ -76,8 +77,7 @@ class PacedJson:
     def _value(self) -> None:
         mark = self._peek()
         if mark not in ("[", "{"):
-            value, self._at = self._decoder.raw_decode(self._text, self._at)
-            self._put(value)
+            self._put(self._scalar())
         elif not self._short_value():
             value = [] if mark == "[" else {}
             self._put(value)
@@ -86,6 +86,16 @@ class PacedJson:
                 raise RecursionError("the JSON text is nested too deeply")
             self._at += 1
             self._is_empty = True
+
+    def _scalar(self) -> Any:
+        begin = self._at
+        try:
+            value, self._at = self._decoder.raw_decode(self._text, begin)
+        except json.JSONDecodeError:
+            raise
+        except ValueError:  # an integer with more digits than Python converts
+            value, self._at = long_integers.integer_at(self._text, begin)
+        return value
 
     def _put(self, value: Any) -> None:
         if not self._open:

@@ -50,6 +50,10 @@ LEAST_OPEN_FILES = 320
 """A sandbox's channel has descriptor 300, since programs may close descriptors 3 to 255."""
 Weight = Annotated[float, Field(ge=1e-6, le=1e6)]
 """Accounts of slot seconds divided by a weight must stay finite."""
+_STANDARDS = (
+    *("c11", "c17", "gnu11", "gnu17"),
+    *(f"{kind}++{year}" for kind in ("c", "gnu") for year in (11, 14, 17, 20, 23)),
+)
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -312,6 +316,12 @@ class Settings(BaseSettings):
     """Ceiling of `disk_mb`."""
     flood_mb: PositiveInt = 64
     """Output beyond this ends a program with output_limit."""
+
+    compiler_flags: list[str] = Field(
+        [f"-std={each}" for each in _STANDARDS]
+        + ["-O0", "-O1", "-O2", "-O3", "-Os", "-g", "-Wall", "-Wextra", "-lm", "-pthread"],
+        description="JSON list of what `compiler` of a request may ask of gcc and g++.",
+    )
 
     languages: dict[str, Language] = Field(default_factory=lambda: dict(LANGUAGES))
     """Languages beside or instead of those that are known, and null for one that is not wanted; JSON.

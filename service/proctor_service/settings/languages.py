@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict
@@ -39,9 +39,10 @@ class Language(BaseModel):
     """Name of the source file, compile command (or None) and run command of a language.
 
     A compile command that ends with 127 lacks something, and says nothing of the submission.
-    `aliases`: other names, in any case. `opening`: what a source begins with; it is put before a
-    source that nowhere has it, or a match of `opened`. `launcher`: how tests apart from the completion
-    run; without one the language takes none.
+    `aliases`: other names, in any case. `dialect`: the compiler takes gcc's standards and flags for this
+    language. `newest_standard`: asked for where the compiler takes it. `opening`: what a source begins
+    with; it is put before a source that nowhere has it, or a match of `opened`. `launcher`: how tests
+    apart from the completion run; without one the language takes none.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -55,6 +56,8 @@ class Language(BaseModel):
     opening: str = ""
     opened: re.Pattern[str] | None = None
     launcher: Launcher | None = None
+    dialect: Literal["c", "c++"] | None = None
+    newest_standard: str | None = None
 
     def for_source(self, source: str) -> Self:
         """Return the language with the class names of a source in its paths and commands."""
@@ -85,6 +88,12 @@ class Language(BaseModel):
                 "run": within(self.run, memory_mb),
             }
         )
+
+    def with_compiler_words(self, words: Sequence[str]) -> Self:
+        """Return the language with more words behind the command of its compiler; the last ones count."""
+        if not words or self.compile is None:
+            return self
+        return self.model_copy(update={"compile": (*self.compile, *words)})
 
     def whole(self, source: str) -> str:
         """Return the source with the opening that it needs."""
@@ -227,9 +236,10 @@ LANGUAGES: dict[str, Language] = {
     "c": Language(
         source="solution.c",
         launcher="c",
-        compile=("gcc", "-O2", "-o", "solution", "solution.c", "-lm"),
+        compile=("gcc", "-O2", "-DONLINE_JUDGE", "-o", "solution", "solution.c", "-lm"),
         run=("./solution",),
         needs=("gcc",),
+        dialect="c",
     ),
     "cpp": Language(
         source="solution.cpp",
@@ -238,6 +248,7 @@ LANGUAGES: dict[str, Language] = {
             "g++",
             "-O2",
             "-std=gnu++17",
+            "-DONLINE_JUDGE",
             "-Ulinux",
             "-Uunix",
             "-o",
@@ -247,6 +258,8 @@ LANGUAGES: dict[str, Language] = {
         run=("./solution",),
         needs=("g++",),
         aliases=("c++", "cc", "cxx"),
+        dialect="c++",
+        newest_standard="gnu++20",
     ),
     "csharp": Language(
         source="solution.cs",

@@ -16,6 +16,7 @@ from proctor_client.wire import (
     Call,
     CallsGrader,
     CommandGrader,
+    Compiler,
     ExecGrader,
     Failure,
     Grader,
@@ -118,13 +119,20 @@ def submission_values(submission: Submission, graders: Graders) -> Values:
         submission.environment,
         submission.negative_control,
         submission.deadline,
+        compiler_values(submission.compiler),
     )
+
+
+def compiler_values(compiler: Compiler | None) -> dict[str, Any] | None:
+    """Return the options of a compiler as values."""
+    return None if compiler is None else compiler.model_dump()
 
 
 def submission_of(values: Values, graders: Graders) -> Submission:
     """Return the submission of `submission_values`."""
-    source, grader, limits, *rest = values
-    return Submission(source, graders.decode(grader), Limits(*limits), *rest)
+    source, grader, limits, *rest, compiler = values
+    options = None if compiler is None else Compiler(**compiler)
+    return Submission(source, graders.decode(grader), Limits(*limits), *rest, compiler=options)
 
 
 def judgement_values(judgement: Judgement) -> Values:

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
-from proctor_client.wire import CommandGrader, ExecGrader, Grader
+from proctor_client.wire import (
+    CommandGrader,
+    Compiler,
+    ExecGrader,
+    Grader,
+    PytestGrader,
+    StdioGrader,
+)
 from proctor_service.errors import InvalidRequest
 from proctor_service.judge.graders.runner_tools import RUNNER_LANGUAGES
 from proctor_service.settings.languages import PYTHON
@@ -14,6 +22,9 @@ MOST_FILES = 1000
 LONGEST_TAG_CHARACTERS = 256
 LONGEST_PATH_BYTES = 1024
 LONGEST_NAME_BYTES = 255
+LONGEST_ARGV_BYTES = 100_000
+_DEFINE = re.compile(r"[A-Za-z_]\w*(?:=[\w.+-]*)?", re.ASCII)
+"""Macros: `LOCAL`, `N=5`, `EPS=1e-9`; not `f(x)=x` or `A=1;`."""
 DEEPEST_PATH = 64
 """Each folder of each file is checked and made."""
 
@@ -53,6 +64,56 @@ def check_tags(tags: Sequence[str]) -> None:
     for index, tag in enumerate(tags):
         if len(tag) > LONGEST_TAG_CHARACTERS:
             raise InvalidRequest(f"tags.{index}: longer than {LONGEST_TAG_CHARACTERS} characters")
+
+
+def check_compiler(
+    compiler: Compiler, dialect: str | None, allowed: Sequence[str], where: str
+) -> None:
+    """Raise InvalidRequest for options that are not allowed, or that the language does not take.
+
+    `dialect`: of gcc, for this language. `allowed`: flags, among them `-std=…`.
+    """
+    if dialect is None:
+        raise InvalidRequest(f"{where}: for c and cpp alone")
+    standards = [each.removeprefix("-std=") for each in allowed if each.startswith("-std=")]
+    standards = [each for each in standards if ("++" in each) == ("++" in dialect)]
+    if compiler.standard is not None and compiler.standard not in standards:
+        text = f"no {compiler.standard!a} here, only: {', '.join(standards)}"
+        raise InvalidRequest(f"{where}.standard: {text}")
+    for index, flag in enumerate(compiler.flags):
+        if flag not in allowed or flag.startswith("-std="):
+            flags = ", ".join(each for each in allowed if not each.startswith("-std="))
+            raise InvalidRequest(f"{where}.flags.{index}: no {flag[:64]!a} here, only: {flags}")
+    for index, define in enumerate(compiler.defines):
+        if not _DEFINE.fullmatch(define):
+            text = f"{define[:64]!a} is not a name, or a name, `=` and a simple value"
+            raise InvalidRequest(f"{where}.defines.{index}: {text}")
+
+
+def check_files_of(grader: Grader, where: str) -> None:
+    """Raise InvalidRequest for paths and arguments in a grader that no sandbox takes."""
+    if isinstance(grader, PytestGrader | CommandGrader):
+        check_files(grader.files, f"{where}.files")
+    elif isinstance(grader, StdioGrader):
+        for index, case in enumerate(grader.cases):
+            at = f"{where}.cases.{index}"
+            if case.files:
+                check_files(case.files, f"{at}.files")
+            if case.output_file is not None:
+                check_files({case.output_file: ""}, f"{at}.output_file")
+            if case.argv:
+                _check_argv(case.argv, f"{at}.argv")
+
+
+def _check_argv(argv: Sequence[str], where: str) -> None:
+    try:
+        size = len("".join(argv).encode())
+    except UnicodeEncodeError:
+        raise InvalidRequest(f"{where}: a lone surrogate is no argument") from None
+    if size > LONGEST_ARGV_BYTES or any("\0" in each for each in argv):
+        raise InvalidRequest(
+            f"{where}: longer than {LONGEST_ARGV_BYTES} bytes, or with a zero byte"
+        )
 
 
 def check_files(files: Mapping[str, str], where: str) -> None:

@@ -19,14 +19,22 @@ from pydantic_core import PydanticSerializationError, to_json
 from proctor_client.wire import (
     MAX_FAILURES,
     CommandGrader,
+    Compiler,
     Grader,
     PytestGrader,
     RewardRequest,
+    StdioGrader,
 )
 from proctor_client.wire import Limits as WireLimits
 from proctor_client.wire import Submission as WireSubmission
 from proctor_service.api.responses import Line
-from proctor_service.api.rewards.checks import check_files, check_judges_code, check_language
+from proctor_service.api.rewards.checks import (
+    check_compiler,
+    check_files,
+    check_files_of,
+    check_judges_code,
+    check_language,
+)
 from proctor_service.errors import Failure, InvalidRequest, JudgeFailed
 from proctor_service.evaluate import Item, NoCode, Origin, Outcome
 from proctor_service.judge.extract import extract
@@ -191,10 +199,8 @@ class Translation:
         if grader is None:
             raise InvalidRequest(f"{where}.grader: neither the submission nor the request has one")
         check_judges_code(grader, where)
-        if isinstance(grader, PytestGrader | CommandGrader):
-            self._check_files_of(
-                grader, f"{where}.grader.files" if asked.grader else "grader.files"
-            )
+        if isinstance(grader, PytestGrader | CommandGrader | StdioGrader):
+            self._check_files_of(grader, f"{where}.grader" if asked.grader else "grader")
         environment = DEFAULT
         if asked.environment is not None:
             environment = self.machine.environment(asked.environment, f"{where}.environment")
@@ -232,6 +238,7 @@ class Translation:
                 asked.files,
                 environment=environment,
                 negative_control=asked.negative_control or request.negative_control,
+                compiler=self._compiler(asked, language, where),
             )
             key = self._key(submission) if request.cache else None
         item = Item(
@@ -248,9 +255,20 @@ class Translation:
         )
         return Entry(index, asked.id, asked.group, item)
 
-    def _check_files_of(self, grader: PytestGrader | CommandGrader, where: str) -> None:
+    def _compiler(self, asked: WireSubmission, language: str, where: str) -> Compiler | None:
+        if asked.compiler is None:
+            compiler, at = self.request.compiler, "compiler"
+        else:
+            compiler, at = asked.compiler, f"{where}.compiler"
+        if compiler is not None:
+            settings = self.machine.settings
+            known = settings.languages.get(language)
+            check_compiler(compiler, known and known.dialect, settings.compiler_flags, at)
+        return compiler
+
+    def _check_files_of(self, grader: Grader, where: str) -> None:
         if id(grader) not in self._checked_graders:
-            check_files(grader.files, where)
+            check_files_of(grader, where)
             self._checked_graders.add(id(grader))
 
     def _origin(self, asked: WireSubmission, completion: str) -> Origin:
@@ -272,6 +290,7 @@ class Translation:
             self.machine.digest(submission.environment),
             submission.scoring,
             submission.negative_control,
+            submission.compiler,
             len(submission.source),
             sorted(submission.files.items()),
         )

@@ -15,7 +15,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from proctor_client.wire import ControlOutcome, Integrity, Level, Result, Verdict
+from proctor_client.wire import ControlOutcome, Integrity, Level, Result, Verdict, long_integers
 from proctor_service.api.responses import NDJSON
 from proctor_service.cluster import Packed
 from proctor_service.errors import InvalidTask
@@ -29,6 +29,7 @@ LARGEST_ITEM_BYTES = 1 << 20
 LARGEST_SLICE_BYTES = 4 << 20
 NODE_BYTES = 16
 LEAST_DEADLINE_SECONDS = 0.001
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 class RewardSlices:
@@ -178,6 +179,8 @@ def _submission_body(submission: Submission, shared: Submission) -> dict[str, An
         body["limits"] = asdict(submission.limits)
     if submission.negative_control != "signal":
         body["negative_control"] = submission.negative_control
+    if submission.compiler is not None:
+        body["compiler"] = _model(submission.compiler)
     if submission.language != "python":
         body["language"] = submission.language
     if submission.files:
@@ -191,7 +194,7 @@ def _model(model: BaseModel) -> dict[str, Any]:
 
 
 def _dump(body: dict[str, Any]) -> bytes:
-    return json.dumps(body, separators=(",", ":")).encode("ascii")
+    return long_integers.dumps(body, _ENCODER).encode("ascii")
 
 
 def _judgement(result: Result) -> Judgement | None:

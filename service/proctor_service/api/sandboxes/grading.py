@@ -9,10 +9,10 @@ from __future__ import annotations
 import uuid
 from contextlib import closing
 
-from proctor_client.wire import CommandGrader, GradeRequest, HarborGrader, PytestGrader
+from proctor_client.wire import GradeRequest, HarborGrader
 from proctor_service.api.harbor import check_verifier
 from proctor_service.api.responses import Line
-from proctor_service.api.rewards.checks import check_files
+from proctor_service.api.rewards.checks import check_files_of
 from proctor_service.api.rewards.items import Machine
 from proctor_service.api.rewards.routes import RewardHandler
 from proctor_service.errors import FileMissing, FileRefused, SandboxEnded
@@ -49,8 +49,7 @@ class Gradings:
 
         Raises InvalidRequest.
         """
-        if isinstance(asked.grader, PytestGrader | CommandGrader):
-            check_files(asked.grader.files, "grader.files")
+        check_files_of(asked.grader, "grader")
         check_verifier(self._machine, asked.grader, session.environment, "grader")
         return self._machine.limits(asked.limits, "limits", session.limits)
 

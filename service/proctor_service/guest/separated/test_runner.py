@@ -123,9 +123,10 @@ class TestRunner:
         kind = what[0]
         if kind == "check":
             entry = what[2]
-            candidate = (
-                eval(entry, self._namespace) if entry else Function(self._side, "", "candidate")
-            )
+            if entry and type(entry) is str:
+                candidate = eval(entry, self._namespace)
+            else:  # which function it is, the submission's side finds out
+                candidate = Function(self._side, entry, "candidate")
             self._drive(self._namespace[what[1]](candidate))
         elif kind == "function":
             self._drive(self._namespace[what[1]]())

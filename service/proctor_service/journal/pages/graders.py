@@ -7,6 +7,8 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from proctor_client.wire import long_integers
+
 MOST_CASES = 100
 Parts = Sequence[tuple[str, str]]
 Grader = Mapping[str, Any]
@@ -39,8 +41,15 @@ def _calls(grader: Grader) -> Parts:
 def _stdio(grader: Grader) -> Parts:
     found = []
     for index, case in enumerate(grader["cases"][:MOST_CASES]):
-        found.append((f"Case {index}: standard input", case.get("stdin", "")))
-        found.append((f"Case {index}: expected output", case["stdout"]))
+        title = f"Case {index}: "
+        if case.get("argv"):
+            found.append((f"{title}arguments", shlex.join(case["argv"])))
+        found.append((f"{title}standard input", case.get("stdin", "")))
+        found += [(f"{title}file {path}", text) for path, text in case.get("files", {}).items()]
+        where = f" in {case['output_file']}" if case.get("output_file") else ""
+        stdout = case["stdout"]
+        for each in [stdout] if isinstance(stdout, str) else stdout:
+            found.append((f"{title}expected output{where}", each))
     return found
 
 
@@ -70,10 +79,13 @@ def _title(title: str, grader: Grader) -> str:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return long_integers.dumps(value, json.JSONEncoder(ensure_ascii=False))
 
 
-_OPTIONS = ("entry_point", "integrity", "tolerance", "compare", "reveal", "empty_stderr")
+_OPTIONS = (
+    "entry_point", "method", "integrity", "equality", "tolerance", "compare", "ignore_case", "reveal",
+    "empty_stderr",
+)  # fmt: skip
 _PARTS: Mapping[str, Callable[[Grader], Parts]] = {
     "asserts": _asserts,
     "calls": _calls,

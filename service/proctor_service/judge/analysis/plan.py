@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from proctor_service.codec import values
+from proctor_service.errors import InvalidTask
 from proctor_service.judge.analysis.calls import (
     Alias,
     Calls,
@@ -36,6 +37,7 @@ from proctor_service.judge.analysis.formulas import (
 from proctor_service.judge.analysis.literals import NotConstant, NotPlannable
 from proctor_service.judge.analysis.names import Names, star_names
 from proctor_service.judge.analysis.suite import Source, Suite, nodes_of
+from proctor_service.judge.entry_points import target_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,14 +260,15 @@ class _Planner:
         return Check(self._source.text_of(node), tuple(calls), formula=formula)
 
 
-def _target_of(entry_point: str) -> list[Any]:
-    """Return the target of an entry point: `f`, `Solution().f`, or "" for the last function."""
-    head, dot, method = entry_point.partition("().")
-    if dot:
-        return [head, values.encode([]), values.encode({}), method]
-    if "." in entry_point or entry_point.endswith(")"):
-        raise NotPlannable("an entry point of several parts")
-    return [entry_point]
+def _target_of(candidate: str | list[str]) -> list[Any]:
+    """Return the target of an entry point of a suite, in the form of `Calls.target`."""
+    if not candidate or isinstance(candidate, list):
+        return [candidate]
+    try:
+        target = target_of(candidate)
+    except InvalidTask as error:
+        raise NotPlannable(str(error)) from None
+    return [target] if isinstance(target, str) else target
 
 
 def _holds(formula: Formula) -> bool:

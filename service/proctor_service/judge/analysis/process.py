@@ -69,9 +69,8 @@ def analyse_apart(grader: AssertsGrader) -> Analysis:
     megabytes = 1 + characters // _MEGABYTE
     seconds = _READING_SECONDS * megabytes, CPU_SECONDS * megabytes
     memory_bytes = _LEAST_MEMORY_BYTES + _MEMORY_TIMES * characters
-    fields = {
-        name: getattr(grader, name) for name in ("tests", "setup", "entry_point", "integrity")
-    }
+    names = ("tests", "setup", "entry_point", "method", "integrity")
+    fields = {name: getattr(grader, name) for name in names}
     try:
         ran = subprocess.run(
             [sys.executable, "-S", "-P", "-m", __name__],

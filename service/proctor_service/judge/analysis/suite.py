@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import ast
 import re
-import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any
 
 from proctor_service.errors import InvalidTask
+from proctor_service.judge.entry_points import either, normal
 from proctor_service.judge.syntax import syntax_tree
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 _MAX_TEST_BYTES = 1 << 20
 _MAX_DEPTH = 200
-_ENTRY_POINT = re.compile(r"[^\W\d]\w*(\(\))?(\.[^\W\d]\w*)*\Z")
 _SHOWN = 300
 _LONGEST_CHARACTER_BYTES = 4
 _LINE_END = re.compile(rb"\r\n|\r|\n")
@@ -54,7 +53,8 @@ _SEARCHING = frozenset(["globals", "locals", "vars", "dir", "inspect", "eval", "
 
 RunStep = tuple[Any, ...]
 """Step to run after a test's statements: `("check", function, entry_point or "")`, where "" means
-the last function of the submission, `("function", name)` or `("cases", [names])`."""
+the last function of the submission and `[name]` the target of `either`, `("function", name)` or
+`("cases", [names])`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +143,11 @@ def _first_line(statement: ast.stmt) -> int:
 
 def parse_suite(grader: AssertsGrader) -> Suite:
     """Parse the tests of a grader. Raises InvalidTask with the name of the part at fault."""
-    entry_point = grader.entry_point and unicodedata.normalize("NFKC", grader.entry_point)
-    if entry_point is not None and not _ENTRY_POINT.match(entry_point):
-        raise InvalidTask(f"entry_point: {entry_point[:100]!r} names no function")
+    entry_point = None if grader.entry_point is None else normal(grader.entry_point)
+    candidate: str | list[str] = entry_point or ""
+    if entry_point and grader.method == "either":
+        candidate = either(entry_point)
+        entry_point = candidate[0]
     setup = parse(grader.setup, "setup")
     trees = [parse(text, f"tests.{index}") for index, text in enumerate(grader.tests)]
     parents: dict[int, ast.AST] = {}
@@ -165,7 +167,7 @@ def parse_suite(grader: AssertsGrader) -> Suite:
         )
     tests = []
     for text, tree in zip(grader.tests, trees, strict=True):
-        steps = _run_steps(tree, called, known, classes, entry_point)
+        steps = _run_steps(tree, called, known, classes, candidate)
         tests.append(Test(text, tree, tuple(steps)))
     return Suite(grader.setup, setup, tuple(tests), entry_point, nodes, statements, parents)
 
@@ -260,7 +262,7 @@ def _run_steps(
     mentioned: set[str],
     known: set[str],
     classes: _Classes,
-    entry_point: str | None,
+    candidate: str | list[str],
 ) -> Iterator[RunStep]:
     """Yield steps for the functions and TestCases that a test defines but never runs."""
     cases: list[str] = []
@@ -272,7 +274,7 @@ def _run_steps(
                 cases.append(node.name)
         elif node.name == "check":
             if "check" not in known and _takes(node, range(1, 2)):
-                yield ("check", "check", entry_point or "")
+                yield ("check", "check", candidate)
         elif _is_test(node) and _needs_no_argument(node):
             yield ("function", node.name)
     if cases and "unittest.main" not in mentioned and _RUNNERS.isdisjoint(mentioned):

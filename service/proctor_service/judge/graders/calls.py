@@ -1,101 +1,140 @@
 """`calls`: an entry point, and for each case its arguments and the expected return value.
 
-Arguments and values are JSON. JSON has no tuples and only text as keys; `json_answers.py` defines
-equality.
+Arguments and values are JSON; `json_answers.py` defines equality.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterable, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from proctor_client.wire import MAX_FAILURES, Call, CallsGrader
 from proctor_service.codec import values
+from proctor_service.guest.function_calls import IS_JSON
+from proctor_service.judge.entry_points import either, normal, target_of
 from proctor_service.judge.graders.asserts_calls import shown
-from proctor_service.judge.json_answers import is_answer
+from proctor_service.judge.json_answers import Equality
 from proctor_service.judge.run import parsed, python_message, run_calls
 from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.judge.text import Closeness
 from proctor_service.judge.verdict import NOT_REACHED, Raised, Said, conclude, understand
 from proctor_service.sandbox.interface import Sandboxes
 
 _FEW_BYTES = 4096  # total size of results compared in the event loop within a few ms
 _FEW_LINES_BYTES = 1 << 16  # total size of messages parsed there
+_FEW_PARTS = 1 << 14  # of arguments encoded there: numbers, texts and containers
+_PART_CHARACTERS = 64  # of a text that take about as long as a number
+_SHOWN_CHARACTERS = 300
 _NOT_DESCRIBED = Raised("failed", "it returned another value")
 
 
 async def judge(submission: Submission, grader: CallsGrader, backend: Sandboxes) -> Judgement:
-    """Judge with one sandbox; expected values stay in the service."""
-    calls = [
-        values.dumps(
-            [
-                grader.entry_point,
-                values.encode(_arguments(case, grader)),
-                values.encode(case.kwargs),
-            ]
-        )
-        for case in grader.cases
-    ]
-    job = python_message(submission, "calls", count=len(calls), plain_arrays=True)
+    """Judge with one sandbox; expected values stay in the service. Raises InvalidTask."""
+    if _are_few([(case.args, case.kwargs) for case in grader.cases]):
+        calls = _encoded(grader)
+    else:  # in a thread, so the event loop stays free
+        calls = await asyncio.to_thread(_encoded, grader)
+    equality = Equality(grader.equality, Closeness.of(grader.tolerance))
+    plain_arrays = grader.equality != "python"
+    job = python_message(submission, "calls", count=len(calls), plain_arrays=plain_arrays)
     finished = await run_calls(backend, job, submission.limits, calls, submission.state)
     said = await parsed(finished, _FEW_LINES_BYTES, partial(understand, finished.lines, len(calls)))
     if sum(len(answer) for answer in said.answers if isinstance(answer, bytes)) <= _FEW_BYTES:
-        return conclude(finished, said, _tests(said, grader))
-    return conclude(finished, said, await asyncio.to_thread(_tests, said, grader))
+        return conclude(finished, said, _tests(said, grader, equality))
+    return conclude(finished, said, await asyncio.to_thread(_tests, said, grader, equality))
 
 
-def _tests(said: Said, grader: CallsGrader) -> list[tuple[str, Raised | None]]:
-    """Return each case and its problem; the problem of a passed case is None."""
-    tests: list[tuple[str, Raised | None]] = []
-    told = 0
-    for index, case in enumerate(grader.cases):
-        answer = said.answers[index] if index < len(said.answers) else None
-        problem = _problem(answer, case, grader, describe=told < MAX_FAILURES)
-        told += problem is not None
-        tests.append((_shown(grader.entry_point, case), problem))
-    return tests
+def _are_few(arguments: Sequence[Any]) -> bool:
+    """Tell whether values are encoded within a few ms."""
+    todo, left = list(arguments), _FEW_PARTS
+    while todo and left > 0:
+        each = todo.pop()
+        if isinstance(each, str):
+            left -= len(each) // _PART_CHARACTERS
+        elif isinstance(each, list | tuple | dict):
+            left -= len(each)
+            if left > 0:
+                todo += each.values() if isinstance(each, dict) else each
+    return left > 0
 
 
-def _problem(
-    answer: bytes | Raised | None, case: Call, grader: CallsGrader, *, describe: bool
-) -> Raised | None:
-    if answer is None:
-        return NOT_REACHED
-    if isinstance(answer, Raised):
-        return answer
-    if any(is_answer(answer, each, grader.tolerance) for each in _accepted(case, grader)):
-        return None
-    if not describe:
-        return _NOT_DESCRIBED
-    text = f"{_shown(grader.entry_point, case)} returned {shown(answer)}"
-    if grader.reveal:
-        text += f", and not {json.dumps(case.expected)[:300]}"
-    return Raised("failed", text)
+def _encoded(grader: CallsGrader) -> list[bytes]:
+    """Return the line of each call. Raises InvalidTask and ValueTooLarge."""
+    entry_point = normal(grader.entry_point)
+    target: Any = either(entry_point) if grader.method == "either" else target_of(entry_point)
+    lines = []
+    for case in grader.cases:
+        try:
+            line = values.dumps([target, case.args, case.kwargs, IS_JSON])
+        except ValueError:  # an integer with more digits than Python converts
+            line = values.dumps([target, values.encode(case.args), values.encode(case.kwargs)])
+        if grader.equality == "apps" and any(isinstance(each, dict) for each in case.args):
+            args = [_with_integer_keys(each) for each in case.args]  # JSON has only texts as keys
+            line = values.dumps([target, values.encode(args), values.encode(case.kwargs)])
+        lines.append(line)
+    return lines
 
 
-def _arguments(case: Call, grader: CallsGrader) -> list[Any]:
-    if grader.equality != "apps":
-        return case.args
-    return [_with_integer_keys(each) if isinstance(each, dict) else each for each in case.args]
-
-
-def _with_integer_keys(value: dict[str, Any]) -> dict[Any, Any]:
+def _with_integer_keys(value: Any) -> Any:
+    """Return an object with integers as keys, if all its keys are written as integers."""
+    if not isinstance(value, dict):
+        return value
     try:
         return {int(key): each for key, each in value.items()}
     except ValueError:
         return value
 
 
-def _accepted(case: Call, grader: CallsGrader) -> list[Any]:
-    """Return the values that are right: the expected one, and for `apps` the only item of a list."""
-    expected: Any = case.expected
-    is_single = isinstance(expected, list) and len(expected) == 1
-    return [expected, *(expected if is_single and grader.equality == "apps" else ())]
+def _tests(said: Said, grader: CallsGrader, equality: Equality) -> list[tuple[str, Raised | None]]:
+    """Return the text of each failed case and its problem; the problem of a passed case is None."""
+    tests: list[tuple[str, Raised | None]] = []
+    told = 0
+    for index, case in enumerate(grader.cases):
+        answer = said.answers[index] if index < len(said.answers) else None
+        if isinstance(answer, bytes) and equality.is_answer(answer, case.expected):
+            tests.append(("", None))
+        elif told < MAX_FAILURES:
+            call = _shown(grader.entry_point, case)
+            tests.append((call, _problem(answer, case, call, reveal=grader.reveal)))
+            told += 1
+        else:
+            problem = _NOT_DESCRIBED if isinstance(answer, bytes) else answer
+            tests.append(("", problem or NOT_REACHED))
+    return tests
+
+
+def _problem(answer: bytes | Raised | None, case: Call, call: str, *, reveal: bool) -> Raised:
+    if answer is None:
+        return NOT_REACHED
+    if isinstance(answer, Raised):
+        return answer
+    text = f"{call} returned {shown(answer)}"
+    if reveal:
+        text += f", and not {_brief([case.expected])}"
+    return Raised("failed", text)
 
 
 def _shown(entry_point: str, case: Call) -> str:
-    words = [json.dumps(value) for value in case.args]
-    words += [f"{name}={json.dumps(value)}" for name, value in case.kwargs.items()]
-    text = f"{entry_point}({', '.join(words)})"
-    return text if len(text) <= 300 else text[:297] + "…"
+    text = f"{entry_point}({_brief(case.args, case.kwargs)}"
+    room = _SHOWN_CHARACTERS - 1
+    return f"{text})" if len(text) <= room else f"{text[: room - 1]}…)"
+
+
+def _brief(args: Iterable[Any], kwargs: Any = None) -> str:
+    """Return values as JSON, with a comma between two; of a long text a few hundred characters."""
+    text, separator = "", ""
+    try:
+        for name, value in chain((("", each) for each in args), (kwargs or {}).items()):
+            text += f"{separator}{name}{name and '='}"
+            separator = ", "
+            for piece in json.JSONEncoder().iterencode(value):
+                text += piece[:_SHOWN_CHARACTERS]
+                if len(text) > _SHOWN_CHARACTERS:
+                    return text[:_SHOWN_CHARACTERS]
+    except ValueError:  # an integer with more digits than Python writes
+        text += "…"
+    return text

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from proctor_client.wire import (
     MAX_FAILURES,
@@ -23,8 +24,9 @@ from proctor_client.wire import (
 )
 from proctor_service.codec.values import Malformed, loads
 from proctor_service.errors import JudgeFailed
-from proctor_service.guest.command import MAX_MADE_BYTES
+from proctor_service.guest.command import MAX_MADE_BYTES, NO_OUTPUT
 from proctor_service.judge import verdict as verdicts
+from proctor_service.judge.graders.compilers import Compilers, compiler_limits
 from proctor_service.judge.graders.separate_tests import Arranged, Parts, arranged, without_tests
 from proctor_service.judge.run import (
     Run,
@@ -36,20 +38,19 @@ from proctor_service.judge.run import (
     with_files,
 )
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.judge.text import first_difference, same_output
+from proctor_service.judge.text import Closeness, Comparison
 from proctor_service.judge.verdict import understand
 from proctor_service.sandbox.interface import Sandboxes, Usage
 from proctor_service.settings.languages import Language
 
 NOT_STARTED = b'["not started"]'  # a started program cannot report this
+_NO_CASE = StdioCase(stdout="")
 _FUTURE = re.compile(
     r"(?:[ \t]*(?:#[^\n]*)?\n)*+(from __future__ import (?:\([^()]*\)|[^\n]*))[^\n]*\n?"
 )
 _STDOUT_AT_LEAST = 1 << 20
 _STDOUT_TIMES = 4
-_COMPILER_PROCESSES = 64  # at once, at least
-_COMPILER_SECONDS = 30.0  # at least, of CPU time and of waiting
-_COMPILER_MEMORY_MB = 512  # at least
+_SHOWN_CHARACTERS = 200
 _SHORT_BYTES = 32_768  # largest output compared in the event loop, in a few ms
 
 
@@ -73,24 +74,30 @@ class Program:
     parts: Parts | None = None
     has_launcher: bool = False
 
-    def job(self, stdin: str = "", end: str = "") -> bytes:
-        """Return the message that starts the program.
+    def job(self, end: str = "", case: StdioCase = _NO_CASE) -> bytes:
+        """Return the message that starts the program, with the input of a case.
 
         A script, and a program with its tests apart, reports `end` at its end.
         """
+        given: dict[str, object] = {"stdin": case.stdin}
+        if case.output_file is not None:
+            given["output_file"] = case.output_file
         if self.argv is None and self.parts is not None:
             source = _joined(self.parts.setup, self.parts.completion)
             submission = replace(self.submission, source=source)
             return python_message(submission, "tested", tests=self.parts.tests, end=end)
         if self.argv is None:
-            return python_message(self.submission, "script", stdin=stdin, end=end)
+            submission = self.submission
+            if case.files:
+                submission = replace(submission, files={**submission.files, **case.files})
+            return python_message(submission, "script", argv=case.argv, end=end, **given)
         return message(
             "command",
-            argv=self.argv,
-            files=dict(self.files or {}),
+            argv=(*self.argv, *case.argv),
+            files={**(self.files or {}), **case.files},
             binaries=self.made.sizes,
-            stdin=stdin,
             end=end if self.has_launcher else "",
+            **given,
         )
 
     @property
@@ -114,7 +121,7 @@ async def judge_exec(
     submission: Submission,
     grader: ExecGrader,
     backend: Sandboxes,
-    languages: Mapping[str, Language],
+    compilers: Compilers,
 ) -> Judgement:
     """Judge a program by its exit: the program must reach its end, with code 0.
 
@@ -123,7 +130,7 @@ async def judge_exec(
     parts = None
     if grader.setup or grader.tests:
         parts = Parts(grader.setup, submission.source, grader.tests)
-    program = await prepare(submission, backend, languages, parts)
+    program = await prepare(submission, backend, compilers, parts)
     if isinstance(program, Judgement):
         return program if parts is None or grader.reveal else without_tests(program)
     end = secrets.token_hex(16)
@@ -157,7 +164,7 @@ async def judge_stdio(
     submission: Submission,
     grader: StdioGrader,
     backend: Sandboxes,
-    languages: Mapping[str, Language],
+    compilers: Compilers,
 ) -> Judgement:
     """Judge each case in a fresh sandbox, with its own limits.
 
@@ -165,22 +172,26 @@ async def judge_stdio(
     cases. Cases after this bound do not run. Otherwise a submission could fail slowly, outlast the
     deadline, and earn an error where a verdict is due.
     """
-    program = await prepare(submission, backend, languages)
+    program = await prepare(submission, backend, compilers)
     if isinstance(program, Judgement):
         return program
+    comparison = Comparison(grader.compare, Closeness.of(grader.tolerance), grader.ignore_case)
     passed = 0
     failures: list[Failure] = []
     usage = program.compiling
     wasted = 0.0
     first: Judgement | None = None
     for index, case in enumerate(grader.cases):
-        keep = max(_STDOUT_AT_LEAST, _STDOUT_TIMES * len(case.stdout.encode("utf-8", "replace")))
-        finished = await program.run(backend, program.job(case.stdin), keep)
+        accepted = [case.stdout] if isinstance(case.stdout, str) else case.stdout
+        longest = max(len(each.encode("utf-8", "replace")) for each in accepted)
+        keep = max(_STDOUT_AT_LEAST, _STDOUT_TIMES * longest)
+        finished = await program.run(backend, program.job(case=case), keep)
+        judged = partial(_judge_case, finished, case, accepted, comparison, reveal=grader.reveal)
         usage = usage + finished.ended.usage
         if len(finished.ended.stdout) <= _SHORT_BYTES:
-            verdict, text = _judge_case(finished, case, grader)
+            verdict, text = judged()
         else:  # in a thread, so the event loop stays free
-            verdict, text = await asyncio.to_thread(_judge_case, finished, case, grader)
+            verdict, text = await asyncio.to_thread(judged)
         wasted += finished.ended.usage.idle_seconds
         if verdict == "passed":
             passed += 1
@@ -234,7 +245,7 @@ def _joined(setup: str, completion: str) -> str:
 async def prepare(
     submission: Submission,
     backend: Sandboxes,
-    languages: Mapping[str, Language],
+    compilers: Compilers,
     parts: Parts | None = None,
 ) -> Program | Judgement:
     """Return a runnable program, or the judgement of a failed compilation.
@@ -243,7 +254,7 @@ async def prepare(
     """
     if submission.language == "python":
         return Program(submission, parts=parts)
-    language = languages[submission.language].within(submission.limits.memory_mb)
+    language = await compilers.language_of(submission, backend)
     if parts is not None:
         found = arranged(language, parts)
         files = {**submission.files, **found.files}
@@ -277,15 +288,7 @@ async def compiled(
     RunnerFailed.
     """
     job = message("compile", argv=argv, files=dict(files))
-    limits, state = submission.limits, submission.state
-    # The limits are meant for the program: of the compiler, they would refuse right programs.
-    limits = replace(
-        limits,
-        processes=max(limits.processes, _COMPILER_PROCESSES),
-        cpu_seconds=max(limits.cpu_seconds, _COMPILER_SECONDS),
-        wall_seconds=max(limits.wall_seconds, _COMPILER_SECONDS),
-        memory_mb=max(limits.memory_mb, _COMPILER_MEMORY_MB),
-    )
+    limits, state = compiler_limits(submission.limits), submission.state
     ran = _as_compiler(await run(backend, job, limits, MAX_MADE_BYTES, state))
     if ran.fault:  # no forgery: a compiler cannot write to the runner's channel
         raise RunnerFailed(f"while compiling:\n{ran.fault}")
@@ -358,18 +361,25 @@ def _ended_well(
     return otherwise, f"the program ended with code {code}"
 
 
-def _judge_case(finished: Run, case: StdioCase, grader: StdioGrader) -> tuple[Verdict, str]:
+def _judge_case(
+    finished: Run,
+    case: StdioCase,
+    accepted: Sequence[str],
+    comparison: Comparison,
+    *,
+    reveal: bool,
+) -> tuple[Verdict, str]:
+    """Return the verdict of a case, and the difference from the first of several accepted outputs."""
     verdict, text = _ended_well(finished)
     if verdict != "passed":
         # In contests, an exit code other than 0 is a crash, for any output.
         return ("runtime_error" if verdict == "failed" else verdict), text
+    if case.output_file is not None and NO_OUTPUT in finished.lines:
+        return "failed", f"the program left no file {case.output_file[:_SHOWN_CHARACTERS]}"
     actual = finished.ended.stdout.decode("utf-8", "replace")
-    if same_output(actual, case.stdout, grader.compare, grader.tolerance):
+    if any(comparison.is_same(actual, each) for each in accepted):
         return "passed", ""
-    difference = first_difference(
-        actual, case.stdout, grader.compare, grader.tolerance, reveal=grader.reveal
-    )
-    return "failed", difference
+    return "failed", comparison.first_difference(actual, accepted[0], reveal=reveal)
 
 
 def _cut(finished: Run, submission: Submission, verdict: Verdict, text: str) -> Judgement:
