@@ -29,7 +29,7 @@ from proctor_service.api.responses import Line
 from proctor_service.api.rewards.checks import check_files, check_judges_code, check_language
 from proctor_service.errors import Failure, InvalidRequest, JudgeFailed
 from proctor_service.evaluate import Item, NoCode, Origin, Outcome
-from proctor_service.judge.extract import extract
+from proctor_service.judge.assemble import Around, program_in
 from proctor_service.judge.submission import Judgement, Submission, integrity_of, test_count
 from proctor_service.sandbox.environments.built import NO_ENVIRONMENTS, Environments
 from proctor_service.sandbox.interface import Backend, Limits
@@ -214,7 +214,9 @@ class Translation:
             limits = self.machine.limits(wanted, at, environment=environment)
             self._limits[id(wanted), environment] = limits
         text = completion_text(asked, where)
-        source = extract(text, request.extract, language)
+        rule = asked.extract or request.extract
+        around = Around.of(grader, asked, request)
+        source = program_in(text, rule, language, around)
         submission: Submission | NoCode
         key = None
         if source is None:

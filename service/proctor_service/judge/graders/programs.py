@@ -7,7 +7,6 @@ once, in its own sandbox; the binaries then run in a fresh sandbox for each case
 from __future__ import annotations
 
 import asyncio
-import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -26,6 +25,7 @@ from proctor_service.errors import JudgeFailed
 from proctor_service.guest.command import MAX_MADE_BYTES
 from proctor_service.judge import verdict as verdicts
 from proctor_service.judge.graders.separate_tests import Arranged, Parts, arranged, without_tests
+from proctor_service.judge.joining import joined
 from proctor_service.judge.run import (
     Run,
     RunnerFailed,
@@ -42,9 +42,6 @@ from proctor_service.sandbox.interface import Sandboxes, Usage
 from proctor_service.settings.languages import Language
 
 NOT_STARTED = b'["not started"]'  # a started program cannot report this
-_FUTURE = re.compile(
-    r"(?:[ \t]*(?:#[^\n]*)?\n)*+(from __future__ import (?:\([^()]*\)|[^\n]*))[^\n]*\n?"
-)
 _STDOUT_AT_LEAST = 1 << 20
 _STDOUT_TIMES = 4
 _COMPILER_PROCESSES = 64  # at once, at least
@@ -79,7 +76,7 @@ class Program:
         A script, and a program with its tests apart, reports `end` at its end.
         """
         if self.argv is None and self.parts is not None:
-            source = _joined(self.parts.setup, self.parts.completion)
+            source = joined("python", self.parts.setup, self.parts.completion)
             submission = replace(self.submission, source=source)
             return python_message(submission, "tested", tests=self.parts.tests, end=end)
         if self.argv is None:
@@ -219,16 +216,6 @@ async def judge_command(
     return finished.judgement(
         verdict, passed=int(verdict == "passed"), total=1, message=text, integrity="in_process"
     )
-
-
-def _joined(setup: str, completion: str) -> str:
-    """Return setup and completion as one source, which begins with the imports from `__future__`."""
-    imports: list[str] = []
-    at = 0
-    while setup and (found := _FUTURE.match(completion, at)):
-        imports.append(found[1])
-        at = found.end()
-    return "\n".join([*imports, setup, completion[at:]]).lstrip("\n")
 
 
 async def prepare(
