@@ -8,6 +8,7 @@ wire's request. An outcome becomes a line of the response.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from proctor_client.wire import (
     MAX_FAILURES,
     CommandGrader,
     Grader,
+    Message,
     PytestGrader,
     RewardRequest,
 )
@@ -175,6 +177,7 @@ class Translation:
     _limits: dict[tuple[int, str], Limits] = field(default_factory=dict)
     _checked_graders: set[int] = field(default_factory=set)
     _digests: dict[int, bytes] = field(default_factory=dict)
+    _prompts: dict[int, str] = field(default_factory=dict)
 
     async def entries(self) -> list[Entry]:
         """Return the items for all submissions. Raises InvalidRequest, naming the field."""
@@ -257,7 +260,13 @@ class Translation:
 
     def _origin(self, asked: WireSubmission, completion: str) -> Origin:
         request = self.request
-        return Origin(completion, request.extract, asked.id, asked.group, request.step)
+        rule = asked.extract or request.extract
+        prompt = request.prompt if asked.prompt is None else asked.prompt
+        shown = self._prompts.get(id(prompt), "")
+        if prompt is not None and not shown:
+            messages = prompt if isinstance(prompt, str) else [_set_fields(each) for each in prompt]
+            shown = self._prompts[id(prompt)] = json.dumps(messages)
+        return Origin(completion, rule, asked.id, asked.group, request.step, shown)
 
     def _key(self, submission: Submission) -> bytes:
         """Return the cache key: a digest of the tenant and of everything the judge sees.
@@ -285,6 +294,10 @@ class Translation:
             key.update(digest)
         key.update(submission.source.encode("utf-8", "surrogatepass"))
         return key.digest()
+
+
+def _set_fields(message: Message) -> dict[str, Any]:
+    return message.model_dump(exclude_unset=True)
 
 
 def _digest(value: BaseModel | Limits) -> bytes:
