@@ -306,7 +306,7 @@ def _check(settings: Settings) -> None:
     try:
         wire.RewardRequest.model_validate(fields)
     except ValidationError as error:
-        raise from_validation(error) from None
+        raise from_validation(error, wire.RewardRequest) from None
 
 
 def _nothing_of(row: Row) -> Mapping[str, Any]:

@@ -26,7 +26,7 @@ _GO_IMPORTS = re.compile(r"^import\s*(?:\((.*?)\)|(\"[^\"]+\"))[ \t]*$", re.MULT
 _MODULE = re.compile(r"^import\b.*\bfrom\s+['\"]([^'\"]+)['\"]", re.MULTILINE)
 _GO_PACKAGE = re.compile(r"^package\s+\w+[ \t]*$", re.MULTILINE)
 _JAVATUPLES = re.compile(r"^import org\.javatuples\..*\n", re.MULTILINE)
-_CLOSING = re.compile(r"([ \t]*)\}[ \t]*\n")
+_CLOSING = re.compile(r"\A[ \t]*\}[ \t]*\n")
 """The end of the function, before the tests of MultiPL-E: `}` and a line break."""
 _LAST_DEFINED = re.compile(
     r"\b(?:function|func|fn|def|sub)\s+(\w+)|^(\w+)\s*(?:<-\s*function\b|\(\)\s*\{)"
@@ -133,7 +133,10 @@ def mbxp(row: Row, place: str) -> Task:
 
 
 def multiple(row: Row, place: str) -> Task:
-    """MultiPL-E: HumanEval and MBPP in many languages; the end of the function begins the tests."""
+    """MultiPL-E: HumanEval and MBPP in many languages.
+
+    The tests begin with the end of the function, which the judge adds where a completion lacks it.
+    """
     told = text_of(row, "language")
     language = _LANGUAGES_OF_MULTIPLE.get(told)
     if language is None:
@@ -142,11 +145,7 @@ def multiple(row: Row, place: str) -> Task:
     names = [next(filter(None, found)) for found in _LAST_DEFINED.findall(prompt)]
     if not names:
         raise ValueError("prompt: it ends with no function")
-    closing = _CLOSING.match(test)
-    suffix = None
-    if closing:
-        suffix, test = f"\n{closing[1]}}}\n", test[closing.end() :]
-    task = _SPLIT[language](names[-1], prompt, test, suffix)
+    task = _SPLIT[language](names[-1], prompt, _CLOSING.sub("", test, count=1))
     text = optional_text(row, "prompt")
     return task.with_fields({"id": str(row["name"]), "place": place, "text": text})
 
@@ -173,9 +172,9 @@ def _task(row: Row, place: str, language: str, name: str, prompt: str, test: str
     return task.with_fields(origin)
 
 
-def _exec(language: str, name: str, prompt: str, tests: str, suffix: str | None = None) -> Task:
+def _exec(language: str, name: str, prompt: str, tests: str) -> Task:
     grader = {"kind": "exec", "tests": tests, "entry_point": name}
-    return Task(grader=grader, language=language, prompt_code=prompt, suffix_code=suffix)
+    return Task(grader=grader, language=language, prompt_code=prompt)
 
 
 def _imports(prompt: str) -> list[str]:
@@ -189,7 +188,7 @@ def _scala(name: str, prompt: str, test: str) -> Task:
         raise ValueError("prompt: no object Main")
     tests = f"import Solution._\nobject Main extends App {{{test}"
     begun = prompt.replace(opened[0], "object Solution {")
-    return _exec("scala", name, begun, tests, "\n}\n")
+    return _exec("scala", name, begun, tests)
 
 
 def _go(name: str, prompt: str, test: str) -> Task:
@@ -219,45 +218,45 @@ def _refuse_packages(prompt: str) -> None:
 # ---------------------------------------------------------------- MultiPL-E
 
 
-def _split_plain(language: str) -> Callable[[str, str, str, str | None], Task]:
-    return lambda name, prompt, test, suffix: _exec(language, name, prompt, test, suffix)
+def _split_plain(language: str) -> Callable[[str, str, str], Task]:
+    return lambda name, prompt, test: _exec(language, name, prompt, test)
 
 
-def _split_cpp(name: str, prompt: str, test: str, suffix: str | None) -> Task:
-    return _exec("cpp", name, prompt, "\n".join((*_imports(prompt), test)), suffix)
+def _split_cpp(name: str, prompt: str, test: str) -> Task:
+    return _exec("cpp", name, prompt, "\n".join((*_imports(prompt), test)))
 
 
-def _split_go(name: str, prompt: str, test: str, suffix: str | None) -> Task:
+def _split_go(name: str, prompt: str, test: str) -> Task:
     return _go(name, prompt, test)
 
 
-def _split_java(name: str, prompt: str, test: str, suffix: str | None) -> Task:
+def _split_java(name: str, prompt: str, test: str) -> Task:
     """Move `main` out of the function's class `Problem` into one that inherits its functions."""
     without = _JAVATUPLES.sub("", prompt)
     if re.search(r"\b(?:Pair|Triplet|Quartet|Quintet)\b", without + test):
         raise ValueError("the tests need the package org.javatuples")
     tests = "\n".join((*_imports(without), f"class Tests extends Problem {{{test}"))
-    return _exec("java", name, without, tests, f"{suffix or ''}}}\n")
+    return _exec("java", name, without, tests)
 
 
-def _split_scala(name: str, prompt: str, test: str, suffix: str | None) -> Task:
+def _split_scala(name: str, prompt: str, test: str) -> Task:
     tests = "\n".join((*_imports(prompt), "object Tests {\n    import Problem._", test))
-    return _exec("scala", name, prompt, tests, f"{suffix or ''}}}\n")
+    return _exec("scala", name, prompt, tests)
 
 
-def _split_php(name: str, prompt: str, test: str, suffix: str | None) -> Task:
-    return _exec("php", name, prompt, f"<?php\n{test}", suffix)
+def _split_php(name: str, prompt: str, test: str) -> Task:
+    return _exec("php", name, prompt, f"<?php\n{test}")
 
 
-def _split_perl(name: str, prompt: str, test: str, suffix: str | None) -> Task:
+def _split_perl(name: str, prompt: str, test: str) -> Task:
     deep = f"{_DATA_COMPARE}\nsub eq_deeply {{ return Compare(@_); }}\n"
-    return _exec("perl", name, prompt, test.replace("use Test::Deep;", deep), suffix)
+    return _exec("perl", name, prompt, test.replace("use Test::Deep;", deep))
 
 
-def _split_lua(name: str, prompt: str, test: str, suffix: str | None) -> Task:
+def _split_lua(name: str, prompt: str, test: str) -> Task:
     """Let the tests, a chunk of their own, see the function, and reach their end."""
     test = test.replace("os.exit(lu.LuaUnit.run())", "assert(lu.LuaUnit.run() == 0)")
-    return _exec("lua", name, prompt.replace("local function", "function"), test, suffix)
+    return _exec("lua", name, prompt.replace("local function", "function"), test)
 
 
 _LANGUAGES_OF_MULTIPLE: Mapping[str, str] = MappingProxyType(
@@ -279,7 +278,7 @@ _LANGUAGES_OF_MULTIPLE: Mapping[str, str] = MappingProxyType(
     }
 )
 """Languages by their names in MultiPL-E. The tests of C# (`Debug.Assert`) hold for anything."""
-_SPLIT: Mapping[str, Callable[[str, str, str, str | None], Task]] = MappingProxyType(
+_SPLIT: Mapping[str, Callable[[str, str, str], Task]] = MappingProxyType(
     {
         **{each: _split_plain(each) for each in ("javascript", "typescript", "r", "ruby")},
         **{each: _split_plain(each) for each in ("rust", "bash")},
