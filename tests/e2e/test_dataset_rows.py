@@ -14,7 +14,7 @@ from harness import Service
 from optional_programs import skip_without
 from typer.testing import CliRunner
 
-from proctor_client.datasets.forms import MAKERS, Format
+from proctor_client.tasks.forms import MAKERS, Format
 from proctor_service.cli import build
 
 UNIT = """

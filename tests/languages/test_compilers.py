@@ -17,11 +17,11 @@ int main() {
     cout << (s.contains(2) ? v[0] : -1) << endl;
 }
 """
-STANDARD = "#include <cstdio>\nint main() { printf(\"%ld\", __cplusplus); }"
-C_STANDARD = "#include <stdio.h>\nint main(void) { printf(\"%ld\", __STDC_VERSION__); return 0; }"
-JUDGE = "#include <stdio.h>\n#ifdef ONLINE_JUDGE\nint main() { printf(\"1\"); }\n#endif"
+STANDARD = '#include <cstdio>\nint main() { printf("%ld", __cplusplus); }'
+C_STANDARD = '#include <stdio.h>\nint main(void) { printf("%ld", __STDC_VERSION__); return 0; }'
+JUDGE = '#include <stdio.h>\n#ifdef ONLINE_JUDGE\nint main() { printf("1"); }\n#endif'
 DEFINED = '#include <stdio.h>\n#ifdef LOCAL\nint main() { printf("%d %g", N, EPS); }\n#endif'
-OPTIMISED = "#include <cstdio>\nint main() {\n#ifdef __OPTIMIZE__\n puts(\"1\");\n#else\n puts(\"0\");\n#endif\n}"
+OPTIMISED = '#include <cstdio>\nint main() {\n#ifdef __OPTIMIZE__\n puts("1");\n#else\n puts("0");\n#endif\n}'
 ROWS: list[tuple[str, str, dict[str, Any] | None, str]] = [
     ("cpp", RANGES, None, "1"),
     ("cpp", STANDARD, None, "202002"),
@@ -64,7 +64,11 @@ def test_tests_apart_are_compiled_the_same_way(service: Service) -> None:
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("cpp", {"standard": "gnu++98"}, "compiler.standard: no 'gnu++98' here, only: c++11, c++14"),
     ("cpp", {"standard": "c11"}, "compiler.standard: no 'c11' here, only: c++11"),
-    ("c", {"standard": "c++17"}, "compiler.standard: no 'c++17' here, only: c11, c17, gnu11, gnu17"),
+    (
+        "c",
+        {"standard": "c++17"},
+        "compiler.standard: no 'c++17' here, only: c11, c17, gnu11, gnu17",
+    ),
     ("cpp", {"flags": ["-march=native"]}, "compiler.flags.0: no '-march=native' here, only: -O0"),
     ("cpp", {"flags": ["-O2", "-std=c++17"]}, "compiler.flags.1: no '-std=c++17' here"),
     ("cpp", {"defines": ["f(x)=x"]}, "compiler.defines.0: 'f(x)=x' is not a name"),

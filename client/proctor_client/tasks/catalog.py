@@ -16,8 +16,8 @@ from typing import Any
 
 import httpx
 
-from proctor_client.datasets.forms import Format
-from proctor_client.datasets.tasks import DatasetError
+from proctor_client.tasks.forms import Format
+from proctor_client.tasks.task import DatasetError
 
 _TIMEOUT_SECONDS = 60.0
 _MXEVAL = "https://raw.githubusercontent.com/amazon-science/mxeval/main/data"
