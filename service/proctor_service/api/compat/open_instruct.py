@@ -4,6 +4,9 @@ Its client treats every answer except a 200, and every broken connection, as a r
 client asks again in a single case: it follows redirects. So the service holds a request for as long
 as the client waits, then redirects to the same address. Each redirect starts a new wait, and
 `requests` follows 30 redirects. The work continues meanwhile.
+
+Programs with input and output are judged as by LiveCodeBench, whose harness open-instruct uses: behind its
+imports, and with its comparison of outputs.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from proctor_client import wire
+from proctor_client.tasks.preludes import PRELUDES
 from proctor_service.api.compat.form import MOST_TESTS, PREFIX, Form, documented, limits
 from proctor_service.api.compat.handler import ClientProfile, CompatHandler, Judged, RequestContext
 from proctor_service.api.compat.packed_tests import check_size, unpacked
@@ -76,7 +80,7 @@ async def _asserts(
 ) -> dict[str, Any]:
     found = await asyncio.to_thread(_checked, _ASSERTS, asked.tests)
     graders = [wire.AssertsGrader(kind="asserts", tests=[test]) for test in found]
-    return await _judged(handler, asked, graders, context)
+    return await _judged(handler, asked, graders, None, context)
 
 
 async def _stdio(
@@ -92,13 +96,14 @@ async def _stdio(
         )
         for test in found
     ]
-    return await _judged(handler, asked, graders, context)
+    return await _judged(handler, asked, graders, PRELUDES["livecodebench"], context)
 
 
 async def _judged(
     handler: CompatHandler,
     asked: TestProgram,
     graders: Sequence[wire.Grader],
+    prelude: str | None,
     context: RequestContext,
 ) -> dict[str, Any]:
     if not graders:
@@ -107,6 +112,7 @@ async def _judged(
         submissions=[
             wire.Submission(completion=asked.program, grader=grader) for grader in graders
         ],
+        prelude=prelude,
         limits=limits(handler.machine.settings, asked.max_execution_time),
         extract="none",
     )

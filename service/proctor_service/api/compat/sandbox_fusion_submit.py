@@ -2,9 +2,9 @@
 
 The code is extracted as in /reward. The `stdio` grader judges each case in its own sandbox, and the
 expected output stays outside of the sandbox. Outputs are compared as in SandboxFusion: line by line,
-without white space at their ends, in any letter case, and numbers relative to the expected one. Other
-integers than the expected ones are wrong, which SandboxFusion accepts if they are large. The service refuses a request with its own extraction
-code, because this code would run in the service.
+in any letter case, and numbers relative to the expected ones; but a wrong integer is wrong here,
+however large. The service refuses a request with its own extraction code, because this code would run
+in the service.
 """
 
 from __future__ import annotations
