@@ -53,7 +53,7 @@ class Batch(Generic[H, P]):
         try:
             return self.model.model_validate(json.loads(self.body[begin:end].decode()))
         except ValidationError as error:
-            raise refused(error, (self.field, index)) from None
+            raise refused(error, self.model, (self.field, index)) from None
         except (ValueError, RecursionError) as error:
             where = f"{self.field}.{index}"
             raise InvalidRequest(f"{where}: not JSON that is taken here: {error}") from None
