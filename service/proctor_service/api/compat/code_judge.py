@@ -149,10 +149,11 @@ def _result(
     out = err = None
     if judgement is not None:
         usage = judgement.usage
+        seconds = usage.cpu_seconds - usage.compile_seconds + usage.idle_seconds
         ran = judgement.verdict in ("passed", "failed")  # `failed`: another output than expected
         result["run_success"] = ran
         result["success"] = ran and (asked.expected_output is None or judgement.verdict == "passed")
-        result["cost"] = round(min(usage.wall_seconds, usage.cpu_seconds + usage.idle_seconds), 6)
+        result["cost"] = round(min(usage.wall_seconds, seconds), 6)
         reason = WORKER_TIMEOUT if judgement.verdict == "timeout" else ""
         out = judgement.stdout[:MOST_SHOWN_CHARACTERS]
         err = (judgement.stderr or ("" if ran else judgement.message))[:MOST_SHOWN_CHARACTERS]
