@@ -129,7 +129,7 @@ def load_problems(
         raise DatasetError(f"{name}: no such file")
     else:
         require(extra, "datasets")
-        rows = rows_of(name, source_of(name, "jsonl"), split)
+        rows = rows_of(name, source_of(name), split)
     problems = [_problem(place, row) for place, row in islice(rows, limit)]
     if not problems:
         raise DatasetError(f"{name}: no rows")

@@ -6,10 +6,12 @@ Trainers pass the columns of a data set, the command line rows of a file: `task_
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Literal
 
 from proctor_client.tasks import language_rows, program_rows, python_rows
+from proctor_client.tasks.fields import optional_text
 from proctor_client.tasks.ground_truth import task_of
 from proctor_client.tasks.statements import GRADER, TESTS, beside_of, task_from_tests
 from proctor_client.tasks.task import SUBMISSION_FIELDS, BadTask, MissingColumns, Row, Task, near
@@ -102,6 +104,8 @@ def form_of(row: Row) -> Format:
     if {"code", "input", "output"} <= row.keys():
         raise MissingColumns("CRUXEval: say cruxeval_output or cruxeval_input with --format")
     if any(row.get(name) is not None for name in _JUDGING) and not _has_cases(row):
+        with suppress(BadTask):  # an error of this row, and not of its form
+            task_from_row(row)
         return "columns"
     try:
         program_rows.stdio(row, "row:1")
@@ -149,11 +153,15 @@ def _jsonl(row: Row, place: str) -> Task:
 
 
 def _columns(row: Row, place: str) -> Task:
+    known = None if row.get(GRADER) is not None else _known_form(row)
+    if known is not None:
+        return MAKERS[known](row, place)
     name = next((row[key] for key in ("task_id", "id") if row.get(key) is not None), None)
     origin = {
         "id": place.rpartition(":")[2] if name is None else str(name),
         "place": place,
         "reference": next((row[key] for key in _REFERENCES if row.get(key) is not None), None),
+        "text": optional_text(row, "text", "prompt", "question"),
     }
     return task_from_row(row).with_fields(origin)
 

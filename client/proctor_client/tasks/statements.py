@@ -54,11 +54,15 @@ def prompt_code_of(row: Row) -> str | None:
     prompt = row.get("prompt")
     if not isinstance(prompt, str):
         return None
-    try:
-        tree = ast.parse(prompt)
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
-        return None
-    return prompt if any(isinstance(each, _CODE) for each in tree.body) else None
+    last = prompt.rstrip().rpartition("\n")[2]
+    indent = " " * (len(last) - len(last.lstrip()) + 4)
+    for source in (prompt, f"{prompt.rstrip()}\n{indent}pass\n"):
+        try:
+            tree = ast.parse(source)
+        except (SyntaxError, ValueError, MemoryError, RecursionError):
+            continue
+        return prompt if any(isinstance(each, _CODE) for each in tree.body) else None
+    return None
 
 
 def beside_of(row: Row, names: Iterable[str] = BESIDE) -> dict[str, Any]:
