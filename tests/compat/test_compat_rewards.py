@@ -146,7 +146,7 @@ AS_PRIME = {"compare": "trimmed", "tolerance": {"absolute": 1e-8, "relative": 1e
 
 
 def grader_of(label: Any) -> dict[str, Any]:
-    found = submission_of_label(label, "x").model_dump(exclude_defaults=True)
+    found = submission_of_label(label, "x", None).model_dump(exclude_defaults=True)
     grader: dict[str, Any] = found["grader"]
     return grader
 

@@ -65,7 +65,7 @@ def _submission(asked: GetReward, index: int) -> wire.Submission:
     except ValueError as error:
         raise InvalidRequest(f"query.{index}: {error}") from None
     try:
-        return submission_of_label(asked.labels[index], response)
+        return submission_of_label(asked.labels[index], response, asked.prompts[index])
     except InvalidRequest as error:
         raise InvalidRequest(f"labels.{index}: {error.message}") from None
 

@@ -41,20 +41,24 @@ MANNER: ClientProfile[RemoteRm] = ClientProfile(JOB, lambda asked: WAIT_SECONDS,
 
 
 async def _remote_rm(handler: CompatHandler, asked: RemoteRm, context: RequestContext) -> float:
-    submission = submission_of_label(asked.label, asked.response)
+    prompt = asked.prompt if isinstance(asked.prompt, str) else None
+    submission = submission_of_label(asked.label, asked.response, prompt)
     [judged] = await handler.judge(wire.RewardRequest(submissions=[submission]), context)
     if isinstance(judged, InvalidTask):
         raise InvalidRequest(f"label: {judged.message}")
     return judged.reward
 
 
-def submission_of_label(label: Any, completion: str) -> wire.Submission:
+def submission_of_label(label: Any, completion: str, prompt: str | None) -> wire.Submission:
     """Return the submission of a completion for the task that a label describes.
 
-    Raises InvalidRequest.
+    `prompt`: for the journal, where the label has none. Raises InvalidRequest.
     """
     try:
-        return submission_of(task_of(label), completion)
+        task = task_of(label)
+        if task.prompt is None:
+            task = task.with_fields({"prompt": prompt})
+        return submission_of(task, completion)
     except BadTask as error:
         raise InvalidRequest(f"label: {error}") from None
     except ValidationError as error:
