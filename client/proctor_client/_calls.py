@@ -23,7 +23,20 @@ GRACE_SECONDS = 30.0
 AnySubmission: TypeAlias = wire.Submission | Mapping[str, Any] | str
 
 
-class RewardOptions(TypedDict, total=False):
+class CodeOptions(TypedDict, total=False):
+    """Fields of wire.Code, each of which the service must know if it is set: what a task puts around code."""
+
+    prelude: str | None
+    """Source before each submission: imports, helpers, a recursion limit; default: none."""
+    prompt_code: str | None
+    """Code that a completion may go on with: a body, a whole function, or a whole file; default: none."""
+    suffix_code: str | None
+    """Code behind a completion that fills in the middle; default: none."""
+    compiler: wire.Compiler | Mapping[str, Any] | None
+    """Options of the compiler, each from the list of the service; default: none."""
+
+
+class RewardOptions(CodeOptions, total=False):
     """Fields of wire.RewardRequest except the submissions, with the model's defaults."""
 
     grader: wire.Grader | Mapping[str, Any] | None
@@ -50,6 +63,8 @@ class RewardOptions(TypedDict, total=False):
     """True (the default) lets the service judge identical work once."""
     environment: str | None
     """Environment of submissions that name none; None selects `default`."""
+    prompt: str | Iterable[wire.Message | Mapping[str, Any]] | None
+    """What the policy saw, for the journal; default: none."""
 
 
 @dataclass(frozen=True)

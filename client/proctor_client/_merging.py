@@ -33,7 +33,10 @@ MOST_BYTES = 4 << 20
 MOST_OUTPUT_KB = 64
 """Output of a submission for which the service bounds no answer to MOST_SUBMISSIONS."""
 
-_OF_EACH = ("grader", "limits", "scoring", "negative_control", "environment")
+_OF_EACH = (
+    *("grader", "limits", "scoring", "negative_control", "environment", "prompt"),
+    *("prelude", "prompt_code", "suffix_code", "compiler"),
+)
 """Options of a request that a submission may have itself, with the same meaning."""
 
 

@@ -1,6 +1,6 @@
 """Public names of the package. Each of them is a name of `proctor_client` itself."""
 
-from proctor_client._calls import AnySubmission, RewardOptions
+from proctor_client._calls import AnySubmission, CodeOptions, RewardOptions
 from proctor_client._handle import Observer
 from proctor_client._journal_calls import EvaluationOptions
 from proctor_client._rollout_calls import RolloutOptions
@@ -63,6 +63,7 @@ __all__ = [
     "BusyError",
     "Client",
     "ClientClosedError",
+    "CodeOptions",
     "DrainingError",
     "EvaluationOptions",
     "ExecStream",

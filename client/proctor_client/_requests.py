@@ -26,7 +26,7 @@ def checked(model: type[R], fields: Mapping[str, object]) -> R:
         return model.model_validate({name: plain(value) for name, value in fields.items()})
     except ValidationError as error:
         # Without the cause, which would print the values.
-        raise from_validation(error) from None
+        raise from_validation(error, model) from None
 
 
 def plain(value: object) -> object:

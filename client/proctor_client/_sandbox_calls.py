@@ -15,6 +15,7 @@ from urllib.parse import quote, urlencode
 
 from proctor_client import wire
 from proctor_client._answers import parse_exec_line, parse_model
+from proctor_client._calls import CodeOptions
 from proctor_client._flow import Call, Emit, Flow, Policy, Reply, answer_flow, lines_flow
 from proctor_client._requests import checked, encode, strings
 from proctor_client._runtime import Clock
@@ -151,9 +152,10 @@ class SandboxCalls:
         limits: AnyLimits | None,
         step: int | None = None,
         negative_control: wire.NegativeControl = "signal",
+        code: CodeOptions | None = None,
     ) -> Flow[wire.Result]:
         """Build the flow of POST …/grade. Raises InvalidRequestError at once."""
-        own: dict[str, Any] = {"limits": limits, "step": step}
+        own: dict[str, Any] = {"limits": limits, "step": step, **(code or {})}
         if negative_control != "signal":  # the default of a service that knows the field
             own["negative_control"] = negative_control
         given = {name: value for name, value in own.items() if value is not None}

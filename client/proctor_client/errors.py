@@ -43,10 +43,11 @@ from types import MappingProxyType
 from typing import TypeGuard
 
 import httpx
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from proctor_client import wire
 from proctor_client._http import has_proxy, is_name_or_tls, retry_after
+from proctor_client.wire.near_fields import unknown_field
 
 RETRIED_STATUSES = frozenset({408, 429, 502, 503, 504})
 _QUOTED_CHARACTERS = 120
@@ -342,15 +343,18 @@ def from_transport(
     return error
 
 
-def from_validation(cause: ValidationError) -> InvalidRequestError:
-    """Return the exception for a request rejected by the wire's models, naming each bad field.
+def from_validation(
+    cause: ValidationError, model: type[BaseModel] | None = None
+) -> InvalidRequestError:
+    """Return the exception for a request that is no `model` of the wire, naming each bad field.
 
     The message omits the values, because they may be whole programs.
     """
-    found = [
-        f"{'.'.join(str(part) for part in each['loc']) or 'request'}: {each['msg']}"
-        for each in cause.errors(include_url=False, include_context=False, include_input=False)
-    ]
+    found = []
+    for each in cause.errors(include_url=False, include_context=False, include_input=False):
+        is_unknown = each["type"] == "extra_forbidden" and len(found) < _LISTED_FIELDS
+        said = unknown_field(model, each["loc"]) if is_unknown else each["msg"]
+        found.append(f"{'.'.join(str(part) for part in each['loc']) or 'request'}: {said}")
     more = len(found) - _LISTED_FIELDS
     return InvalidRequestError(
         "; ".join(found[:_LISTED_FIELDS]) + (f"; and {more} more" if more > 0 else "")

@@ -47,7 +47,8 @@ class Origin:
     """Where a submission comes from, for the journal.
 
     `completion`: the text that the submission was extracted from by the rule `extract`. `task`: the
-    group of a submission, or the task of a rollout. `step`: the step of the training run.
+    group of a submission, or the task of a rollout. `step`: the step of the training run. `prompt`: JSON
+    of what the policy saw, or an empty text.
     """
 
     completion: str = ""
@@ -55,6 +56,7 @@ class Origin:
     submission_id: str | None = None
     task: str | None = None
     step: int | None = None
+    prompt: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ def test_the_models_need_no_client() -> None:
     program = (
         "import sys\n"
         "from proctor_client import wire\n"
-        "import proctor_client.datasets.tasks\n"
+        "import proctor_client.tasks.task\n"
         "print(wire.Result.__name__, {'httpx', 'proctor_client.client'} & set(sys.modules))\n"
         "from proctor_client import *\n"
         "print(Client.__name__, __version__, wire.Result.__name__)\n"

@@ -27,6 +27,11 @@ AT_ONCE = 8
 SLOW = "import time\ntime.sleep(1.5)\n"
 FAULTED: list[tuple[str, Any, Any]] = [
     ("run_code", VERL | {"code": f"{SLOW}print(7)"}, "7\\n"),
+    (
+        "run/long-batch",
+        {"type": "batch", "submissions": [{"type": "python", "solution": f"{SLOW}print(7)"}]},
+        '"stdout":"7\\n"',
+    ),
     ("run_jupyter", {"cells": [SLOW, "7"]}, '"7"'),
     ("execute_batch", {"scripts": [f"{SLOW}7"], "languages": ["python"], "timeout": 9}, '"7"'),
     (

@@ -11,8 +11,8 @@ from command_line import proctor
 from harness import Service, running_service
 from shared_data import shared_data
 
-from proctor_client.datasets.files import load_tasks
-from proctor_client.datasets.tasks import Task
+from proctor_client.tasks.files import load_tasks
+from proctor_client.tasks.task import Task
 from proctor_service.cli.checks import checks_of, names_asked
 from proctor_service.settings import Settings
 
@@ -207,7 +207,7 @@ def test_a_plot_of_nothing_is_a_plot(service: Service, tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_probes_have_the_names_that_tests_ask_for(grader: Row, names: set[str]) -> None:
-    task = Task("t", "t:1", {"grader": grader})
+    task = Task(id="t", place="t:1", grader=grader)
     from pydantic import TypeAdapter
 
     from proctor_client import wire
@@ -222,9 +222,9 @@ def test_every_language_has_an_empty_program(tmp_path: Path) -> None:
 
     grader = {"kind": "stdio", "cases": [{"stdin": "", "stdout": "1"}]}
     for language in ("python", *LANGUAGES):
-        task = Task("t", "t:1", {"grader": grader, "language": language})
+        task = Task(id="t", place="t:1", grader=grader, language=language)
         assert checks_of(task)[0].name == "empty program"
-    assert checks_of(Task("t", "t:1", {"grader": grader, "language": "cobol"})) == []
+    assert checks_of(Task(id="t", place="t:1", grader=grader, language="cobol")) == []
 
 
 def test_a_humaneval_problem_is_probed_without_its_prompt(service: Service, tmp_path: Path) -> None:
@@ -236,6 +236,6 @@ def test_a_humaneval_problem_is_probed_without_its_prompt(service: Service, tmp_
         "test": "def check(candidate):\n    assert candidate(2) == 4\n",
     }
     data = written(tmp_path / "humaneval.jsonl", row)
-    assert load_tasks(data, "humaneval")[0].stub is not None
+    assert load_tasks(data, "humaneval")[0].prompt_code is not None
     said = proctor("audit", data, "--url", service.url, "--repeat", "1")
     assert said.exit_code == 0, said.output

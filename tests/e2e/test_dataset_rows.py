@@ -14,7 +14,7 @@ from harness import Service
 from optional_programs import skip_without
 from typer.testing import CliRunner
 
-from proctor_client.datasets.forms import MAKERS, Format
+from proctor_client.tasks.forms import MAKERS, Format
 from proctor_service.cli import build
 
 UNIT = """
@@ -94,7 +94,12 @@ WRONG_VERDICTS: dict[Format, str] = {
     "humanevalx": "early_exit",
     "mbxp": "early_exit",
 }
-PROGRAMS: dict[Format, tuple[str, ...]] = {"humanevalx": ("g++",), "mbxp": ("node",)}
+PROGRAMS: dict[Format, tuple[str, ...]] = {
+    "humanevalx": ("g++",),
+    "mbxp": ("node",),
+    "multiple": ("g++",),
+}
+WITHOUT_REFERENCE = ("livecodebench", "codeforces", "acecoder", "multiple")
 # Of each form: a row, a right completion and a wrong one.
 ROWS: dict[Format, tuple[dict[str, Any], str, str]] = {
     "mbpp": (MBPP | {"test_list": ["assert twice(3) == 6"]}, PROMPT + BODY, WRONG),
@@ -212,6 +217,103 @@ ROWS: dict[Format, tuple[dict[str, Any], str, str]] = {
         "```javascript\nconst twice = (xs) => xs.map((x) => x + x);\n```",
         "    process.exit(0)\n}",
     ),
+    "codeforces": (
+        {
+            "id": "1/A",
+            "description": "Twice a number.",
+            "official_tests": [{"input": "3\n", "output": "6\n"}],
+            "official_tests_complete": True,
+            "time_limit": 2.0,
+            "memory_limit": 256.0,
+            "input_mode": "file",
+            "generated_checker": None,
+            "language": "python",
+        },
+        "print(2 * int(open('input.txt').read()), file=open('output.txt', 'w'))",
+        TWICE_PROGRAM,
+    ),
+    "verification": (
+        {
+            "problem_id": "v",
+            "prompt": "Twice a number.",
+            "gold_standard_solution": f"```python\n{TWICE_PROGRAM}\n```",
+            "verification_info": json.dumps(
+                {
+                    "language": "python",
+                    "test_cases": [
+                        {"type": "stdin_stdout", "fn_name": None, "input": "3\n", "output": "6\n"}
+                    ],
+                }
+            ),
+        },
+        TWICE_PROGRAM,
+        WRONG_PROGRAM,
+    ),
+    "acecoder": (
+        {"id": "a", "question": "Twice.", "test_cases": ["assert twice(3) == 6"], "inferences": []},
+        f"```python\n{PROMPT}{BODY}```",
+        WRONG,
+    ),
+    "kodcode": (
+        {
+            "question_id": "k",
+            "question": "Twice.",
+            "solution": f"{PROMPT}{BODY}",
+            "test": "from solution import twice\n\ndef test_one():\n    assert twice(3) == 6\n",
+            "test_info": [{"function_name": "twice"}],
+        },
+        f"```python\n{PROMPT}{BODY}```",
+        WRONG,
+    ),
+    "leetcode": (
+        {
+            "task_id": "twice",
+            "prompt": "from typing import *\nclass Box:\n    def __init__(self, x):\n        self.x = x\n",
+            "starter_code": "class Solution:\n    def twice(self, box: Box) -> List[int]:\n        ",
+            "completion": "class Solution:\n    def twice(self, box: Box) -> List[int]:\n"
+            "        return [box.x] * 2\n",
+            "entry_point": "Solution().twice",
+            "test": "def check(candidate):\n    assert candidate(box = Box(3)) == [3, 3]\n",
+        },
+        "```python\nclass Solution:\n    def twice(self, box: Box) -> List[int]:\n"
+        "        return [box.x, box.x]\n```",
+        "class Solution:\n    def twice(self, box: Box) -> List[int]:\n        return [box.x]\n",
+    ),
+    "infilling": (
+        {
+            "task_id": "SingleLine/0",
+            "prompt": "def twice(x):\n    total = 0\n",
+            "suffix": "        total += x\n    return total\n",
+            "canonical_solution": "    for _ in range(2):\n",
+            "entry_point": "twice",
+            "test": CHECK,
+        },
+        "    for _ in (1, 2):\n",
+        "    for _ in (1, 2, 3):\n",
+    ),
+    "multiple": (
+        {
+            "name": "HumanEval_0_twice",
+            "language": "cpp",
+            "prompt": "#include<assert.h>\n#include<bits/stdc++.h>\n// Twice.\n"
+            "long twice(std::vector<long> xs) {\n",
+            "tests": "}\nint main() {\n    auto candidate = twice;\n"
+            "    assert(candidate((std::vector<long>({(long)3}))) == (6));\n}\n",
+            "stop_tokens": ["\n}"],
+        },
+        "    return 2 * xs[0];",
+        "```cpp\nlong twice(std::vector<long> xs) {\n    return 3 * xs[0];\n}\n```",
+    ),
+    "columns": (
+        {
+            "task_id": "c",
+            "tests": ["assert twice(3) == 6"],
+            "prelude": "import math",
+            "solution": "def twice(x):\n    return math.fsum([x, x])",
+        },
+        f"```python\ndef twice(x):\n{BODY}```",
+        WRONG,
+    ),
     "jsonl": (
         {"id": "own", "completion": "x = 1", "grader": {"kind": "exec"}},
         "x = 1",
@@ -238,7 +340,7 @@ def test_reference_and_right_completion_pass_and_a_wrong_one_fails(
     )
     base = ["eval", str(data), "--format", form, "--url", service.url]
     said = CliRunner().invoke(build(), base)
-    if form == "livecodebench":  # has no reference solutions
+    if form in WITHOUT_REFERENCE:
         assert said.exit_code == 2
         assert "no reference solution" in said.output
     else:

@@ -18,7 +18,7 @@ from pydantic import SecretStr
 from waits import WAIT_SECONDS
 
 from proctor_client import wire
-from proctor_client.datasets.tasks import Task
+from proctor_client.tasks.task import Task
 from proctor_service.cli.console import plain
 from proctor_service.cli.judging import BATCH, BATCH_CHARACTERS, Attempt, _batches, attempts
 from proctor_service.errors import SandboxLost
@@ -217,7 +217,7 @@ def test_a_wrong_token_is_named_as_such(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_batches_are_what_a_service_takes() -> None:
-    task = Task("t", "f:1", {"grader": {"kind": "exec"}})
+    task = Task(id="t", place="f:1", grader={"kind": "exec"})
     small = attempts([(task, "x")] * (2 * BATCH + 1))
     assert [len(batch) for batch in _batches(small)] == [BATCH, BATCH, 1]
     assert [each.sample for each in small[:3]] == [0, 1, 2]

@@ -12,10 +12,9 @@ import pytest
 from shared_data import shared_data
 
 from proctor_client import wire
-from proctor_client.datasets.files import load_completions, load_tasks
-from proctor_client.datasets.forms import Format
-from proctor_client.datasets.tasks import Completion, DatasetError, Task
-from proctor_service.cli.programs import submission_of
+from proctor_client.tasks.files import load_completions, load_tasks
+from proctor_client.tasks.forms import Format
+from proctor_client.tasks.task import DatasetError, Task, submission_of
 
 PROMPT = '''from typing import List
 
@@ -54,7 +53,7 @@ def one(tmp_path: Path, form: Format, row: Any) -> Task:
 def reference(task: Task) -> wire.Submission:
     """The task's own solution, as it is sent."""
     assert task.reference is not None
-    return wire.Submission.model_validate(submission_of(task, task.reference))
+    return submission_of(task, task.reference, id=task.id)
 
 
 # ---------------------------------------------------------------- MBPP
@@ -64,7 +63,7 @@ def test_mbpp_as_it_was_published() -> None:
     tasks = load_tasks(shared_data("mbpp/mbpp.jsonl"), "mbpp")
     assert len(tasks) == 974
     by_id = {task.id: reference(task) for task in tasks}
-    assert by_id["1"].group == by_id["1"].id == "1"
+    assert by_id["1"].id == "1"
     grader = by_id["367"].grader
     assert isinstance(grader, wire.AssertsGrader)
     assert "Node" in grader.setup
@@ -76,46 +75,12 @@ def test_sanitized_mbpp_has_imports_for_its_tests(tmp_path: Path) -> None:
     grader = reference(one(tmp_path, "mbpp", row)).grader
     assert isinstance(grader, wire.AssertsGrader)
     assert grader.setup == "import math\nimport re"
+    assert one(tmp_path, "mbpp", row).prelude == "import math\nimport re"
 
 
 # ---------------------------------------------------------------- HumanEval
 
 BODY = "    return 2 * x\n"
-WHOLE = "def twice(x):\n    return helper(x) + x - 1\n"
-MODULE = "from __future__ import annotations\ndef twice(x):\n    return 2 * x\n"
-CHAT = [{"role": "user", "content": "?"}, {"role": "assistant", "content": BODY}]
-STUBBED: dict[str, tuple[Completion, str | None]] = {
-    "a body": (BODY, PROMPT + BODY),
-    "a body without its first indentation": ("y = x\n    return x + y\n", None),
-    "a body without any indentation": ("y = x\nreturn x + y\n", None),
-    "a body in a fence": (f"```python\n{BODY}```", None),
-    "a body with blocks": ("if x:\n    return 2 * x\nreturn 0", None),
-    "a whole function": (WHOLE, PROMPT.partition("def twice")[0] + WHOLE),
-    "a whole function in a fence": (f"So:\n```python\n{WHOLE}```\nOk.", None),
-    "a module": (
-        MODULE,
-        MODULE,
-    ),
-    "chat messages": (CHAT, PROMPT + BODY),
-}
-
-
-@pytest.mark.parametrize("name", STUBBED)
-def test_humaneval_completes_the_prompt(tmp_path: Path, name: str) -> None:
-    completion, program = STUBBED[name]
-    task = one(tmp_path, "humaneval", HUMANEVAL)
-    code = submission_of(task, completion)["completion"]
-    if program is not None:
-        assert code == program
-    names: dict[str, Any] = {}
-    exec(compile(code, "program", "exec"), names)
-    assert names["twice"](2) == 4
-
-
-def test_humaneval_leaves_prose_to_the_judge(tmp_path: Path) -> None:
-    task = one(tmp_path, "humaneval", HUMANEVAL)
-    assert submission_of(task, "I cannot do it.")["completion"] == PROMPT + "I cannot do it."
-    assert submission_of(task, "")["completion"] == PROMPT
 
 
 def test_humaneval_calls_check_with_the_entry_point(tmp_path: Path) -> None:
@@ -124,7 +89,7 @@ def test_humaneval_calls_check_with_the_entry_point(tmp_path: Path) -> None:
     assert isinstance(grader, wire.AssertsGrader)
     assert grader.entry_point == "twice"
     assert grader.tests == [HUMANEVAL["test"]]
-    assert submission.completion == PROMPT + BODY
+    assert (submission.prompt_code, submission.completion) == (PROMPT, BODY)
 
 
 # ---------------------------------------------------------------- stdin and stdout
@@ -233,7 +198,7 @@ def test_compressed(tmp_path: Path) -> None:
         ("mbpp", "[1]", ":2: not a JSON object"),
         ("mbpp", "[" * 100_000, ":2: nested too deep"),
         ("mbpp", {"task_id": 1}, ":2: the field 'test_list' is missing"),
-        ("mbpp", MBPP | {"test_list": []}, ":2: grader.asserts.tests: "),
+        ("mbpp", MBPP | {"test_list": []}, ":2: test_list: no list of tests"),
         ("mbpp", MBPP | {"test_list": [1]}, ":2: grader.asserts.tests.0: "),
         ("mbpp", MBPP | {"code": 1}, ":2: completion"),
         ("humaneval", HUMANEVAL | {"prompt": 1}, ":2: prompt: no text"),
@@ -248,11 +213,16 @@ def test_compressed(tmp_path: Path) -> None:
             STDIO | {"tests": {"inputs": ["1"], "outputs": []}},
             ":2: 1 inputs and 0 outputs",
         ),
-        ("stdio", STDIO | {"tests": {"fn_name": "f"}}, ":2: tests of a function"),
+        ("stdio", STDIO | {"tests": {"fn_name": "f"}}, ":2: no tests"),
+        (
+            "stdio",
+            STDIO | {"tests": [{"type": "guess", "input": "", "output": ""}]},
+            ":2: type: 'guess' is",
+        ),
         ("stdio", STDIO | {"solution": 1}, ":2: the solution is no text"),
         ("stdio", STDIO | {"compare": "words"}, ":2: grader.stdio.compare: "),
         ("jsonl", {"completion": "x"}, ":2: no grader"),
-        ("jsonl", {"grader": {"kind": "exec"}, "typo": 1}, ":2: typo: "),
+        ("jsonl", {"grader": {"kind": "exec"}, "typo": 1}, ":2: typo: no field of a submission"),
         ("jsonl", {"grader": {"kind": "guess"}}, ":2: grader: "),
     ],
 )

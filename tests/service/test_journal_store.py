@@ -316,6 +316,7 @@ def test_a_journal_without_the_indices_of_pruning_gets_them(under: Under) -> Non
             "DROP INDEX rollouts_by_at",
             "ALTER TABLE evaluations DROP COLUMN control_seconds",
             "ALTER TABLE evaluations DROP COLUMN negative_control",
+            "ALTER TABLE evaluations DROP COLUMN prompt",
             "UPDATE alembic_version SET version_num = '0002'",
         ):
             connection.exec_driver_sql(statement)

@@ -17,11 +17,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from proctor_client.datasets import catalog
-from proctor_client.datasets.catalog import CATALOG, Source, rows_of, source_of
-from proctor_client.datasets.files import load_named
-from proctor_client.datasets.forms import MAKERS
-from proctor_client.datasets.tasks import DatasetError
+from proctor_client import wire
+from proctor_client.tasks import catalog
+from proctor_client.tasks.catalog import CATALOG, Source, rows_of, source_of
+from proctor_client.tasks.files import load_named
+from proctor_client.tasks.forms import MAKERS
+from proctor_client.tasks.task import DatasetError
 from proctor_service.cli import build
 from proctor_service.judge.text import Closeness, Comparison
 from proctor_trainers.problems import load_problems
@@ -121,7 +122,7 @@ def test_a_trainer_loads_the_same_problems(served: str, monkeypatch: pytest.Monk
     [problem] = load_problems(served, split="test")
     assert problem.text == "Twice."
     [task] = load_named(served).tasks
-    assert problem.grader == task.fields["grader"]
+    assert problem.task == task
 
 
 class Harmful:
@@ -144,7 +145,6 @@ def test_a_pickle_in_a_row_runs_nothing() -> None:
 def test_livecodebench_compares_decimals(expected: str, printed: str, same: bool) -> None:
     cases = [{"input": "", "output": expected, "testtype": "stdin"}]
     row = {"question_id": "q", "public_test_cases": cases, "private_test_cases": "[]"}
-    grader = MAKERS["livecodebench"](row, "data:1").fields["grader"]
-    assert (
-        Comparison("tokens", Closeness.of(grader["tolerance"])).is_same(printed, expected) is same
-    )
+    tolerance = (MAKERS["livecodebench"](row, "data:1").grader or {})["tolerance"]
+    compared = Comparison("tokens", Closeness.of(wire.Tolerance(**tolerance)))
+    assert compared.is_same(printed, expected) is same

@@ -28,7 +28,7 @@ from proctor_client import (
     UnauthorizedError,
     wire,
 )
-from proctor_client.datasets.columns import MissingColumns
+from proctor_client.tasks.task import MissingColumns
 from proctor_client.testing import FakeProctor
 from proctor_service.settings import Settings
 from proctor_trainers.addresses import client_for

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 from shared_data import shared_data
 
-from proctor_client import wire
-from proctor_client.datasets.columns import BadTask, MissingColumns, task_from_columns
-from proctor_client.datasets.tasks import DatasetError
-from proctor_trainers.problems import load_problems
+from proctor_client.tasks.forms import task_from_row
+from proctor_client.tasks.task import BadTask, DatasetError, MissingColumns, submission_of
+from proctor_trainers.problems import TOYS, load_problems
 
 TESTS = ["assert f(1) == 1", "assert f(2) == 2"]
 ASSERTS = {"kind": "asserts", "tests": TESTS}
@@ -43,8 +42,9 @@ ASSERTS = {"kind": "asserts", "tests": TESTS}
     ],
 )
 def test_graders_from_columns(row: dict[str, Any], grader: dict[str, Any]) -> None:
-    assert task_from_columns(row) == {"grader": grader}
-    wire.Submission.model_validate({"completion": "", **task_from_columns(row)})
+    task = task_from_row(row)
+    assert task.grader == grader
+    submission_of(task, "")
 
 
 @pytest.mark.parametrize(
@@ -60,28 +60,30 @@ def test_graders_from_columns(row: dict[str, Any], grader: dict[str, Any]) -> No
 )
 def test_a_row_that_cannot_be_judged(row: dict[str, Any]) -> None:
     with pytest.raises(BadTask):
-        task_from_columns(row)
+        task_from_row(row)
 
 
 def test_a_data_set_without_such_a_column_is_told_by_its_names() -> None:
     with pytest.raises(MissingColumns, match="the columns are: answer, level"):
-        task_from_columns({"level": 1, "answer": "42"})
+        task_from_row({"level": 1, "answer": "42"})
 
 
 def test_toys_and_mbpp() -> None:
     toys = load_problems("toy")
     assert len({toy.id for toy in toys}) == len(toys) == 8
     [first, *_] = load_problems("toy", limit=1)
-    assert first.row()["prompt"][-1]["content"].endswith(first.columns["tests"][0])
+    assert first.row()["prompt"][-1]["content"].endswith(TOYS[first.text.partition("\n")[0]][0])
     problems = load_problems(str(shared_data("mbpp/mbpp.jsonl")))
     assert len(problems) == 974
     for problem in problems:
-        wire.Submission.model_validate({"completion": "", "grader": problem.grader})
+        submission_of(problem.task, "")
         shown = problem.messages()[-1]["content"]
-        assert problem.columns["test_list"][0] in shown
-        assert problem.columns["test_list"][-1] not in shown or len(problem.columns) == 1
+        tests = (problem.task.grader or {})["tests"]
+        assert tests[0] in shown
+        assert tests[-1] not in shown or len(tests) == 1
+        assert task_from_row(problem.row()).fields == problem.task.fields
     [by_id] = [each for each in problems if each.id == "367"]
-    assert "setup" in by_id.grader
+    assert "setup" in (by_id.task.grader or {})
 
 
 def test_a_file_of_ones_own(tmp_path: Path) -> None:
@@ -95,9 +97,9 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
     path = tmp_path / "own.jsonl.gz"
     path.write_bytes(gzip.compress("\n".join(map(json.dumps, rows)).encode()))
     first, second = load_problems(str(path))
-    assert first.grader["kind"] == "stdio"
+    assert (first.task.grader or {})["kind"] == "stdio"
     assert first.messages(None) == [{"role": "user", "content": "Print the sum."}]
-    assert (second.id, second.grader) == ("9", ASSERTS)
+    assert (second.id, second.task.grader) == ("9", ASSERTS)
     assert second.row("Be brief.")["prompt"][0] == {"role": "system", "content": "Be brief."}
 
 

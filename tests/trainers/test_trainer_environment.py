@@ -20,7 +20,7 @@ from scripted_sandboxes import FakeBackend
 from waits import WAIT_SECONDS
 
 from proctor_client import Client, InvalidRequestError, UnauthorizedError, wire
-from proctor_client.datasets.columns import MissingColumns
+from proctor_client.tasks.task import MissingColumns
 from proctor_client.testing import FakeProctor
 from proctor_service.sessions.session import ENDINGS
 from proctor_service.settings import Settings

@@ -13,7 +13,7 @@ import pytest
 from harness import Service, running_service
 
 from proctor_client import Client
-from proctor_client.datasets.ground_truth import task_from_row
+from proctor_client.tasks.forms import task_from_row
 from proctor_trainers.episodes import Episode, Episodes, NoReward, Rows, serve
 from proctor_trainers.trl.environment import Rules
 from proctor_trainers.trl.workplaces import Order, Workplaces
@@ -115,8 +115,7 @@ def test_the_last_call_of_an_episode_submits_nothing(
 
 
 @pytest.mark.slow
-def test_a_solution_whose_tests_cannot_be_written_has_no_reward(client: Client) -> None:
+def test_a_row_whose_tests_cannot_be_written_has_no_reward(client: Client) -> None:
     episode = new_episode(client)
-    episode.begin({"ground_truth": {**CALLS, "outputs": [float("nan")]}})
     with pytest.raises(NoReward, match="not finite"):
-        episode.call("submit_solution", {"code": METHOD})
+        episode.begin({"ground_truth": {**CALLS, "outputs": [float("nan")]}})

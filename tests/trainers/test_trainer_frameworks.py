@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from adapter_calls import DOWN
 
-from proctor_client import ProctorConnectionError
-from proctor_client.datasets.columns import BadTask
-from proctor_client.datasets.ground_truth import task_from_ground_truth
+from proctor_client import ProctorConnectionError, wire
+from proctor_client.tasks.forms import task_from_ground_truth
+from proctor_client.tasks.task import BadTask
 from proctor_client.testing import FakeProctor
 from proctor_trainers import verl
 from proctor_trainers.areal import async_reward_function
@@ -57,7 +57,7 @@ def test_ms_swift_reads_no_missing_reward_as_zero() -> None:
             orm(["x"] * 2, tests=[["assert f()"]] * 2)
 
 
-def test_ms_swift_calls_a_method_where_the_completion_has_the_class() -> None:
+def test_ms_swift_calls_a_function_or_a_method_as_the_completion_has_it() -> None:
     fake = FakeProctor()
     method = "class Solution:\n    def double(self, n): return 2 * n"
     truth = {"inputs": ["2"], "outputs": ["4"], "fn_name": "double"}
@@ -65,7 +65,9 @@ def test_ms_swift_calls_a_method_where_the_completion_has_the_class() -> None:
         orm = orm_class(client=client)()
         assert orm([[{"role": "assistant", "content": method}]], ground_truth=[truth]) == [1.0]
     [asked] = [each.reward for each in fake.requests if each.reward is not None]
-    assert "Solution().double(2)" in str(asked.submissions[0].grader)
+    grader = asked.submissions[0].grader
+    assert isinstance(grader, wire.CallsGrader)
+    assert (grader.entry_point, grader.method) == ("double", "either")
 
 
 # ---------------------------------------------------------------- Axolotl, ROLL, verl
@@ -141,20 +143,21 @@ def test_verl_gets_a_number_in_place_of_a_reward_where_this_is_asked_for() -> No
     assert [math.isnan(each) for each in nan] == [False, True, False, True]
 
     def task(row: Any) -> dict[str, Any]:
-        if row["completion"] == "x":
+        if row["data_source"] == "broken":
             raise BadTask("it cannot be judged")
         return {"grader": {"kind": "exec"}}
 
     mean = RewardBatcher(client=fake.client(), settings=RewardSettings(task=task, say=None))
     compute: Any = batch_compute_score_function(batcher=mean, on_unjudged="mean")
-    assert compute(["m"] * 4, ["right", "x", "wrong", "x"], ["a", "a", "a", "a"]) == [
+    sources = ["m", "broken", "m", "broken"]
+    assert compute(sources, ["right", "x", "wrong", "x"], ["a", "a", "a", "a"]) == [
         1,
         0.5,
         0,
         0.5,
     ]
     with pytest.raises(NotJudged, match="it cannot be judged"):
-        compute(["m"] * 2, ["right", "x"], ["a", "b"])
+        compute(sources[:2], ["right", "x"], ["a", "b"])
 
 
 def test_verl_sees_which_functions_are_coroutines_and_sends_them_to_workers() -> None:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
-import textwrap
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from harness import Service
 
-from proctor_client.datasets.columns import BadTask
-from proctor_client.datasets.ground_truth import grader_of, task_from_ground_truth
+from proctor_client.tasks.forms import task_from_ground_truth
+from proctor_client.tasks.ground_truth import task_of
+from proctor_client.tasks.task import BadTask
 from proctor_trainers.addresses import client_for
 from proctor_trainers.batching import RewardBatcher
 from proctor_trainers.rewards import Settings as RewardSettings
@@ -83,36 +82,9 @@ def test_a_right_program_passes_and_a_wrong_one_fails(batcher: RewardBatcher) ->
 )  # fmt: skip
 def test_what_holds_no_tests_gives_no_reward(value: Any) -> None:
     with pytest.raises(BadTask):
-        grader_of(value)
+        task_of(value)
     with pytest.raises(BadTask):
-        grader_of(json.dumps(value))
-
-
-@pytest.mark.parametrize(
-    ("completion", "target"),
-    [
-        (METHOD, "Solution().double"),
-        (DOUBLE, "double"),
-        (f"{DOUBLE}\n\n{METHOD}", "double"),
-        (
-            f"A draft:\n```python\n{DOUBLE}\n```\nBetter:\n```python\n{METHOD}\n```",
-            "Solution().double",
-        ),
-        (f"A draft:\n```\n{METHOD}\n```\nBetter:\n~~~\n{DOUBLE}\n~~~\nDone.", "double"),
-        (f"```python\n{METHOD}\n```\nFor example:\n```python\nprint(1)\n```", "Solution().double"),
-        (
-            "1. So:\n   ```python\n" + textwrap.indent(METHOD, "   ") + "\n   ```",
-            "Solution().double",
-        ),
-        (f"```python\n{METHOD}", "Solution().double"),
-    ],
-)
-def test_the_last_block_of_code_tells_whether_a_function_is_a_method(
-    completion: str, target: str
-) -> None:
-    value = {"inputs": ["2"], "outputs": ["[4]"], "fn_name": "double"}
-    [test] = grader_of(value, completion)["tests"]
-    assert re.search(rf"(?<![\w.]){re.escape(target)}\(", test), test
+        task_of(json.dumps(value))
 
 
 def test_lists_of_arrow_and_numpy_are_read() -> None:
@@ -120,4 +92,4 @@ def test_lists_of_arrow_and_numpy_are_read() -> None:
         def tolist(self) -> list[str]:
             return ["assert f() == 1"]
 
-    assert grader_of(Array()) == {"kind": "asserts", "tests": ["assert f() == 1"]}
+    assert task_of(Array()).grader == {"kind": "asserts", "tests": ["assert f() == 1"]}

@@ -33,7 +33,7 @@ from proctor_client import (
     UnauthorizedError,
     wire,
 )
-from proctor_client.datasets.columns import BadTask, MissingColumns
+from proctor_client.tasks.task import BadTask, MissingColumns
 from proctor_client.testing import FakeProctor
 from proctor_trainers.addresses import client_for
 from proctor_trainers.completions import siblings, text_of

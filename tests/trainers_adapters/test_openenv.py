@@ -22,7 +22,7 @@ from openenv.core.generic_client import GenericEnvClient
 from waits import WAIT_SECONDS
 
 from proctor_client import Client
-from proctor_client.datasets.ground_truth import task_from_row
+from proctor_client.tasks.forms import task_from_row
 from proctor_trainers.episodes import Episodes, NotBegun
 from proctor_trainers.openenv import NoReward, ProctorEnvironment, ToolAction, create_app
 from proctor_trainers.trl.environment import Rules

@@ -73,4 +73,4 @@ def test_the_tests_are_not_in_the_prompt(taskset_id: str, tmp_path: Path) -> Non
     [case] = cases(1)
     [task] = tasks(taskset_id, [case], tmp_path)
     assert case.tests[1] not in task.data.prompt_text
-    assert case.tests[1] in task.data.grader
+    assert case.tests[1] in task.data.task_fields

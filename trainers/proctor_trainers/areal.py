@@ -23,9 +23,9 @@ from typing import Any, Unpack
 from pydantic import SecretStr
 
 from proctor_client import RewardOptions
-from proctor_client.datasets.columns import TaskOf
-from proctor_client.datasets.ground_truth import task_from_row
 from proctor_client.queries import response_of
+from proctor_client.tasks.forms import task_from_row
+from proctor_client.tasks.task import TaskOf
 from proctor_trainers.batching import RETRY_SECONDS, RewardBatcher, batcher_for
 from proctor_trainers.functions import function
 from proctor_trainers.rewards import RewardsUnavailable
@@ -67,7 +67,7 @@ def _reward_fn(batcher: RewardBatcher) -> AsyncRewardFn:
         **row: Any,
     ) -> float:
         completion = response_of(completions, "")
-        answer = await batcher.judge_async(completion, {**row, "completion": completion})
+        answer = await batcher.judge_async(completion, row)
         if answer.reward is None:
             raise RewardsUnavailable(f"a completion could not be judged: {answer.error}")
         return answer.reward

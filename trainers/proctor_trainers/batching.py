@@ -32,7 +32,8 @@ from pydantic import SecretStr
 
 from proctor_client import AsyncClient, Client, ProctorTimeoutError, RewardOptions
 from proctor_client._runtime import PerProcess
-from proctor_client.datasets.columns import Row, TaskOf, task_from_columns
+from proctor_client.tasks.forms import task_from_row
+from proctor_client.tasks.task import Row, TaskOf
 from proctor_trainers.addresses import async_client_for, client_for
 from proctor_trainers.answers import Answer
 from proctor_trainers.collecting import Collected, Collection, Place
@@ -104,7 +105,7 @@ class RewardBatcher:
         """Judge a completion; the calls of other threads at this moment share the request.
 
         `completion` is a text, or a list of messages, of which the last assistant message counts.
-        `row` holds the columns that define the judging (see proctor_client.datasets.columns). `group`
+        `row` holds the columns that define the judging (see proctor_client.tasks.forms). `group`
         names the prompt that several completions share, and `step` is the step of the training,
         both for the service's journal. Raises MissingColumns, and ProctorError for a fatal error,
         such as a wrong token, or a service that has never answered: see proctor_trainers.mistakes.
@@ -317,7 +318,7 @@ def batcher_for(
     *,
     token: str | SecretStr | None = None,
     retry_seconds: float = RETRY_SECONDS,
-    task: TaskOf = task_from_columns,
+    task: TaskOf = task_from_row,
     options: RewardOptions | None = None,
     call_seconds: float | None = None,
 ) -> RewardBatcher:

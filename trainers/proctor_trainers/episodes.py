@@ -17,14 +17,14 @@ from typing import Any, TypeAlias, get_args
 
 from pydantic import SecretStr
 
-from proctor_client import Sandbox, SandboxFileError, wire
-from proctor_client.datasets.columns import TaskOf
-from proctor_client.datasets.files import rows_of_file
-from proctor_client.datasets.ground_truth import COMPLETION, task_from_row
+from proctor_client import wire
+from proctor_client.tasks.files import rows_of_file
+from proctor_client.tasks.forms import task_from_row
+from proctor_client.tasks.task import TaskOf
 from proctor_trainers.addresses import Unreachable, check_service, client_for
 from proctor_trainers.trl.environment import Rules
 from proctor_trainers.trl.factory import HASTY_CONNECT_SECONDS
-from proctor_trainers.trl.toolbox import SOLUTION, Tool, Toolbox
+from proctor_trainers.trl.toolbox import Tool, Toolbox
 from proctor_trainers.trl.workplaces import Order, Workplaces
 
 TOOLS: tuple[Tool, ...] = get_args(Tool)
@@ -57,7 +57,6 @@ class Episode(Toolbox):
     def __init__(self, workplaces: Workplaces, rules: Rules, most_calls: int) -> None:
         super().__init__(workplaces, rules)
         self.calls = 0
-        self._row: Mapping[str, Any] = {}
         self._most_calls = most_calls
         self._is_over = True
         self._lock = threading.Lock()
@@ -68,7 +67,7 @@ class Episode(Toolbox):
         Raises NoReward for a row that cannot be judged, and MissingColumns.
         """
         with self._lock:
-            self._is_over, self.calls, self._row = True, 0, row
+            self._is_over, self.calls = True, 0
             self.reset(**row)
             if self._failure:
                 raise NoReward(self._failure)
@@ -98,14 +97,6 @@ class Episode(Toolbox):
         with self._lock:
             self._is_over = True
             self._stop()
-
-    def _task_of_state(self, sandbox: Sandbox) -> Mapping[str, Any]:
-        # The solution may decide what the tests call: a function, or a method of a class.
-        try:
-            solution = sandbox.read_file(SOLUTION).decode("utf-8", "replace")
-        except SandboxFileError:  # judged as no code
-            return self._task
-        return self._rules.task({**self._row, COMPLETION: solution})
 
     def _output(self, tool: str, arguments: Mapping[str, Any]) -> str:
         if tool not in TOOLS:
@@ -142,9 +133,8 @@ class Episodes:
         """Return episodes with sandboxes of the service at `url`, which have this tag.
 
         `ttl_seconds` bounds the time of a sandbox without a call. `environment`: the service's
-        environment of the sandboxes. `task` maps a row to the judging fields; for the reward, the
-        row has the text of `solution.py` as its `completion`. Raises ValueError for an invalid URL,
-        token or environment.
+        environment of the sandboxes. `task` maps a row to its task. Raises ValueError for an invalid
+        URL, token or environment.
         """
         order = Order(tags=(tag,), ttl_seconds=ttl_seconds, environment=environment)
         workplaces = Workplaces(

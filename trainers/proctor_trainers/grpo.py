@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from proctor_client import ProctorError
-from proctor_client.datasets.tasks import DatasetError
+from proctor_client.tasks.task import DatasetError
 from proctor_trainers.addresses import DEFAULT_URL, Unreachable
 from proctor_trainers.extras import MissingExtra, ignore_warnings_of_packages, require
 from proctor_trainers.problems import Problem, load_problems

@@ -22,10 +22,9 @@ from typing import Any, Unpack
 from pydantic import SecretStr
 
 from proctor_client import Client, RewardOptions
-from proctor_client.datasets.columns import TaskOf
-from proctor_client.datasets.ground_truth import COMPLETION, task_from_row
+from proctor_client.tasks.forms import task_from_row
+from proctor_client.tasks.task import TaskOf
 from proctor_trainers.addresses import client_for
-from proctor_trainers.completions import text_of
 from proctor_trainers.rewards import Rewards, RewardsUnavailable, Settings, Trainer, judge, say_line
 
 __all__ = ["RewardsUnavailable", "orm_class"]
@@ -47,7 +46,7 @@ def orm_class(
 ) -> type:
     """Return a class with the interface of ms-swift's ORM: 1.0 if all tests pass, else 0.0.
 
-    `task` maps a row, with the column `completion`, to the judging fields. `settings` takes
+    `task` maps a row to its task. `settings` takes
     precedence over `task` and `options`, which are the options of proctor_client's Client.reward.
     """
     proctor = client or client_for(url, token, retry_seconds)
@@ -71,7 +70,6 @@ def orm_class(
                 for name, each in columns.items()
                 if isinstance(each, Sequence) and not isinstance(each, str) and len(each) == count
             }
-            rows.setdefault(COMPLETION, [text_of(each) for each in completions])
             step = getattr(columns.get("trainer_state"), "global_step", None)
             batch = self._rewards.begin(completions, rows, step)
             answers = judge(proctor, batch)

@@ -10,7 +10,7 @@
 
 `app` is the same server without NeMo Gym's package. The tests of a task are in its
 `verifier_metadata`: as `unit_tests` of NeMo Gym's `code_gen` ({"inputs", "outputs", "fn_name"}), or
-as `grader`, `tests` or `ground_truth` in a form of proctor_client.datasets.ground_truth. The last assistant
+as `grader`, `tests` or `ground_truth` in a form of proctor_client.tasks.ground_truth. The last assistant
 message of the response is judged.
 
 A response that could not be judged is an HTTP 503: the agent's run fails, and NeMo Gym has no reward
@@ -25,8 +25,10 @@ from typing import Any
 from pydantic import SecretStr
 
 from proctor_client import ProctorError
-from proctor_client.datasets.columns import GRADER, BadTask, Row
-from proctor_client.datasets.ground_truth import GROUND_TRUTH, grader_of
+from proctor_client.tasks.forms import GROUND_TRUTH
+from proctor_client.tasks.ground_truth import task_of
+from proctor_client.tasks.statements import GRADER
+from proctor_client.tasks.task import BadTask, Row, Task
 from proctor_trainers.batching import RewardBatcher, batcher_for
 from proctor_trainers.extras import require
 
@@ -50,9 +52,9 @@ async def verify(batcher: RewardBatcher, body: Mapping[str, Any]) -> dict[str, A
     Raises Unprocessable and Unavailable.
     """
     completion = last_message(body.get("response"))
-    grader = _grader(body, completion)
+    row = _task(body).fields
     try:
-        answer = await batcher.judge_async(completion, {GRADER: grader})
+        answer = await batcher.judge_async(completion, row)
     except ProctorError as error:
         raise Unavailable(str(error)) from error
     if answer.reward is None:
@@ -146,13 +148,13 @@ def _route(batcher: RewardBatcher) -> Any:
     return route
 
 
-def _grader(body: Row, completion: str) -> Mapping[str, Any]:
+def _task(body: Row) -> Task:
     metadata = body.get(METADATA) or {}
     if not isinstance(metadata, Mapping):
         raise Unprocessable(f"{METADATA}: not an object")
     fields = (UNIT_TESTS, GROUND_TRUTH, GRADER)
     told = next((metadata[name] for name in fields if metadata.get(name)), metadata)
     try:
-        return grader_of(told, completion)
+        return task_of(told)
     except BadTask as error:
         raise Unprocessable(f"{METADATA}: {error}") from None

@@ -11,8 +11,8 @@
 
 The protocol, over HTTP and WebSocket, is OpenEnv's own server's; a session of a WebSocket is an
 environment with a sandbox, which ends with the session. A row of the data set has a `prompt` and its
-tests, in columns as in proctor_client.datasets.columns or in one of the fields of
-proctor_client.datasets.ground_truth. The submission of a solution ends the episode and gives the reward.
+tests, in columns as in proctor_client.tasks.forms or in one of the fields of
+proctor_client.tasks.ground_truth. The submission of a solution ends the episode and gives the reward.
 
 A state that could not be judged raises NoReward: the client gets OpenEnv's error, and no reward. What
 the policy does wrong, such as an unknown tool or an endless command, is an observation.
@@ -28,8 +28,8 @@ from typing import Any
 from pydantic import Field, SecretStr
 
 from proctor_client import wire
-from proctor_client.datasets.columns import TaskOf
-from proctor_client.datasets.ground_truth import task_from_row
+from proctor_client.tasks.forms import task_from_row
+from proctor_client.tasks.task import TaskOf
 from proctor_trainers.episodes import Episodes, NoReward, Rows, serve
 from proctor_trainers.extras import MissingExtra
 

@@ -11,7 +11,7 @@
 
 The protocol, over HTTP and server-sent events, is openreward's own server's. A row of the data set
 has a `prompt`, as text or as chat messages, and its tests, in columns as in
-proctor_client.datasets.columns or in one of the fields of proctor_client.datasets.ground_truth. A
+proctor_client.tasks.forms or in one of the fields of proctor_client.tasks.ground_truth. A
 session is an episode for a row. The server has two environments:
 
     ProctorSandbox  tools in a stateful sandbox; the submission of a solution gives the reward
@@ -33,8 +33,8 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, SecretStr, create_model
 
 from proctor_client import wire
-from proctor_client.datasets.columns import TaskOf
-from proctor_client.datasets.ground_truth import COMPLETION, task_from_row
+from proctor_client.tasks.forms import task_from_row
+from proctor_client.tasks.task import TaskOf
 from proctor_trainers.batching import RETRY_SECONDS, RewardBatcher, batcher_for
 from proctor_trainers.episodes import TOOLS, Episodes, NoReward, Rows, Turn, serve
 from proctor_trainers.extras import MissingExtra
@@ -128,7 +128,7 @@ class ProctorAnswer(_Problems):
     @tool  # type: ignore[untyped-decorator]
     async def answer(self, given: _Answer) -> ToolOutput:
         """Judge the final message. Raises NoReward and ProctorError."""
-        row = {**self.rows[self.index], COMPLETION: given.message}
+        row = self.rows[self.index]
         answer = await self.batcher.judge_async(given.message, row, group=str(self.index))
         if answer.reward is None:
             raise NoReward(f"the answer could not be judged: {answer.error}")

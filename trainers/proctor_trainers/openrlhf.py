@@ -7,7 +7,7 @@
 
     python -m openrlhf.cli.train_ppo_ray --reward.remote_url reward_func.py --data.label_key tests …
 
-A label holds the tests of a prompt: see proctor_client.datasets.ground_truth. OpenRLHF calls the function
+A label holds the tests of a prompt: see proctor_client.tasks.ground_truth. OpenRLHF calls the function
 in threads, with a single query each; calls at the same moment share a request. OpenRLHF has no form
 for a missing reward, so a completion that could not be judged raises NotJudged, which ends the
 training. This module does not import OpenRLHF, and needs its torch only for the answers.
@@ -23,9 +23,9 @@ from typing import Any, TypeAlias, Unpack
 from pydantic import SecretStr
 
 from proctor_client import RewardOptions
-from proctor_client.datasets.columns import TaskOf
-from proctor_client.datasets.ground_truth import GROUND_TRUTH, task_from_ground_truth
 from proctor_client.queries import response_of
+from proctor_client.tasks.forms import GROUND_TRUTH, task_from_ground_truth
+from proctor_client.tasks.task import TaskOf
 from proctor_trainers.answers import Answer
 from proctor_trainers.batching import RETRY_SECONDS, RewardBatcher, batcher_for
 from proctor_trainers.functions import function
@@ -52,7 +52,7 @@ def reward_function(
 
     The function returns {"rewards", "scores", "extra_logs"} with tensors, one value for each query.
     The response is the query without its prompt and without the special tokens at its end. `task`
-    maps {"ground_truth", "completion"} to the judging fields; the ground truth is the label.
+    maps {"ground_truth"} to the task; the ground truth is the label.
 
     `url` and `token` are PROCTOR_URL and PROCTOR_TOKEN by default; `batcher` takes precedence.
     `retry_seconds` is the maximum wait for an unreachable service. `options` are the options of
@@ -84,10 +84,7 @@ def _reward_func(batcher: RewardBatcher, on_unjudged: OnUnjudged) -> RewardFunc:
 def _answers(
     batcher: RewardBatcher, responses: Sequence[str], labels: Sequence[Any]
 ) -> list[Answer]:
-    rows = [
-        {GROUND_TRUTH: label, "completion": response}
-        for response, label in zip(responses, labels, strict=True)
-    ]
+    rows = [{GROUND_TRUTH: label} for label in labels]
     if len(rows) == 1:
         return [batcher.judge(responses[0], rows[0])]
     return batcher.judge_all(responses, rows)

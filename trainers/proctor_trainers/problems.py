@@ -1,6 +1,6 @@
 """Training problems: a few toy problems, a data set by its name, or a file of your own.
 
-A problem consists of a text and of columns that define the judging of an answer. The prompt shows
+A problem consists of a text and of the task that judges an answer. The prompt shows
 the first test, because the test shows the required names. The other tests stay hidden; otherwise
 the policy would learn to print their answers.
 """
@@ -15,20 +15,23 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from proctor_client.datasets.catalog import CATALOG, rows_of, source_of
-from proctor_client.datasets.columns import GRADER, SETUP, TESTS, BadTask, task_from_columns
-from proctor_client.datasets.files import load_named, rows_of_file
-from proctor_client.datasets.tasks import DatasetError, Task
+from proctor_client import wire
+from proctor_client.tasks.catalog import CATALOG, rows_of, source_of
+from proctor_client.tasks.files import load_named, rows_of_file
+from proctor_client.tasks.forms import task_from_row
+from proctor_client.tasks.task import DatasetError, Task
 from proctor_trainers.extras import require
 
 _OF_COLUMNS = ("mbpp",)
-"""Names of proctor_client.datasets.catalog whose columns are those of task_from_columns."""
+"""Names of proctor_client.tasks.catalog whose columns are those of task_from_row."""
 ANSWER = (
     "You are an expert Python programmer. Think briefly, then write the whole program between "
     "<answer> and </answer>."
 )
 _TEXTS = ("text", "prompt", "question")
-_KEPT = (GRADER, *TESTS, *SETUP, "test_imports", "entry_point")
+_OF_ROLLOUTS = tuple(
+    name for name in wire.RolloutTask.model_fields if name not in ("id", "prompt", "metadata")
+)
 
 
 TOYS: Mapping[str, Sequence[str]] = MappingProxyType(
@@ -71,22 +74,32 @@ TOYS: Mapping[str, Sequence[str]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """The text of a problem, and the columns that define the judging of an answer."""
+    """The text of a problem, and the task that judges an answer."""
 
     id: str
     text: str
-    columns: Mapping[str, Any]
+    task: Task
 
     @property
-    def grader(self) -> Mapping[str, Any]:
-        """The service's grader for this problem."""
-        grader: Mapping[str, Any] = task_from_columns(self.columns)["grader"]
-        return grader
+    def columns(self) -> dict[str, str]:
+        """The task as columns of a data set; objects and lists are JSON.
+
+        A table would give every object the fields of all objects.
+        """
+        return {
+            name: value if isinstance(value, str) else json.dumps(value)
+            for name, value in self.task.fields.items()
+        }
 
     def messages(self, system: str | None = ANSWER) -> list[dict[str, str]]:
         """Return the prompt as chat messages."""
         asked = {"role": "user", "content": self.text}
         return [asked] if system is None else [{"role": "system", "content": system}, asked]
+
+    def rollout_task(self) -> dict[str, Any]:
+        """Return the problem as a task of a rollout."""
+        fields = {name: self.task.fields[name] for name in _OF_ROLLOUTS if name in self.task.fields}
+        return {"id": self.id, "prompt": self.text, **fields}
 
     def row(self, system: str | None = ANSWER) -> dict[str, Any]:
         """Return a data set row for a trainer: `prompt`, `task_id`, and the judging columns."""
@@ -98,8 +111,8 @@ def load_problems(
 ) -> list[Problem]:
     """Load problems from `toy`, a data set by its name, or a file of JSON lines (also .gz).
 
-    A name is one of proctor_client.datasets.catalog, or `owner/name` of the hub. A row of a file or
-    of the hub has a `text` (or `prompt`, `question`) and the columns known to task_from_columns, for
+    A name is one of proctor_client.tasks.catalog, or `owner/name` of the hub. A row of a file or
+    of the hub has a `text` (or `prompt`, `question`) and the columns known to task_from_row, for
     example in MBPP's form. `extra` names the package extra with `datasets`, which the hub requires.
     Raises DatasetError and MissingExtra.
     """
@@ -116,7 +129,7 @@ def load_problems(
         raise DatasetError(f"{name}: no such file")
     else:
         require(extra, "datasets")
-        rows = rows_of(name, source_of(name, "jsonl"), split)
+        rows = rows_of(name, source_of(name), split)
     problems = [_problem(place, row) for place, row in islice(rows, limit)]
     if not problems:
         raise DatasetError(f"{name}: no rows")
@@ -124,27 +137,25 @@ def load_problems(
 
 
 def _of_task(task: Task) -> Problem:
-    language = task.fields.get("language", "python")
-    if task.text is None or language != "python":
-        told = "an answer that is no program" if task.text is None else f"programs in {language}"
+    if task.text is None or task.language != "python":
+        told = (
+            "an answer that is no program" if task.text is None else f"programs in {task.language}"
+        )
         raise DatasetError(f"{task.place}: it asks for {told}; these scripts train Python programs")
-    return Problem(task.id, task.text.strip(), {GRADER: json.dumps(task.fields["grader"])})
+    return Problem(task.id, task.text.strip(), task)
 
 
 def _problem(place: str, row: Mapping[str, Any]) -> Problem:
     text = next((row[key] for key in _TEXTS if isinstance(row.get(key), str)), None)
     if not text:
         raise DatasetError(f"{place}: no text: one of {', '.join(_TEXTS)} is needed")
-    columns = {key: row[key] for key in _KEPT if row.get(key)}
-    if isinstance(columns.get(GRADER), Mapping):
-        # As text, because a table would give every grader the fields of all graders.
-        columns[GRADER] = json.dumps(columns[GRADER])
     try:
-        grader = task_from_columns(columns)["grader"]
-    except (ValueError, BadTask) as error:
+        task = task_from_row(row)
+    except ValueError as error:  # includes BadTask and MissingColumns
         raise DatasetError(f"{place}: {error}") from None
-    shown = f"\n\nIt must pass tests such as:\n{grader['tests'][0]}" if "tests" in grader else ""
-    return Problem(str(row.get("task_id", place)), text.strip() + shown, columns)
+    tests = (task.grader or {}).get("tests")
+    shown = f"\n\nIt must pass tests such as:\n{tests[0]}" if isinstance(tests, list) else ""
+    return Problem(str(row.get("task_id", place)), text.strip() + shown, task)
 
 
 def _toys() -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -26,10 +26,11 @@ from proctor_client import (
     environment_tags,
     wire,
 )
-from proctor_client.datasets.columns import BadTask, Row, TaskOf, task_from_columns
 from proctor_client.errors import from_validation
 from proctor_client.reporting import PREFIX, Reporter, session_metrics
 from proctor_client.stats import Counts
+from proctor_client.tasks.forms import task_from_row
+from proctor_client.tasks.task import BadTask, Row, TaskOf, fields_of
 from proctor_trainers.answers import Answer, count_executions, line_of, metrics_of
 from proctor_trainers.completions import like_their_siblings, siblings, text_of
 from proctor_trainers.requests import Submissions, ask, ask_async
@@ -61,7 +62,7 @@ class Settings:
     """
 
     name: str = "proctor"
-    task: TaskOf = task_from_columns
+    task: TaskOf = task_from_row
     tags: Sequence[str] = ()
     max_unavailable_share: float | None = None
     say: Callable[[str], None] | None = say_line
@@ -136,7 +137,7 @@ class Rewards:
         self._counts = Counts()
         self._counted_row: int | None = None
         self._task = settings.task
-        if settings.options.get("grader") is not None and settings.task is task_from_columns:
+        if settings.options.get("grader") is not None and settings.task is task_from_row:
             self._task = _nothing_of
 
     def begin(
@@ -177,7 +178,7 @@ class Rewards:
         Raises MissingColumns if no column of the row defines the judging.
         """
         try:
-            task = self._task(row)
+            task = fields_of(self._task(row))
         except BadTask as error:
             return Answer.unjudged("invalid_task", str(error))
         grouped = {} if group is None else {"group": group}
@@ -305,7 +306,7 @@ def _check(settings: Settings) -> None:
     try:
         wire.RewardRequest.model_validate(fields)
     except ValidationError as error:
-        raise from_validation(error) from None
+        raise from_validation(error, wire.RewardRequest) from None
 
 
 def _nothing_of(row: Row) -> Mapping[str, Any]:

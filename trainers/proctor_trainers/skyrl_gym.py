@@ -5,7 +5,7 @@
     register(id="proctor", entry_point="proctor_trainers.skyrl_gym:ProctorEnv")
 
 A row of the data set has its tests in `reward_spec.ground_truth`, in a form of
-proctor_client.datasets.ground_truth, or in columns as in proctor_client.datasets.columns. The
+proctor_client.tasks.ground_truth, or in columns as in proctor_client.tasks.forms. The
 configuration of the
 environment (`env_config`) may have
 
@@ -25,7 +25,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-from proctor_client.datasets.ground_truth import GROUND_TRUTH, task_from_row
+from proctor_client.tasks.forms import GROUND_TRUTH, task_from_row
 from proctor_trainers.batching import RETRY_SECONDS, RewardBatcher, batcher_for
 from proctor_trainers.extras import MissingExtra
 from proctor_trainers.unjudged import NotJudged, as_not_judged, number_of
@@ -69,7 +69,7 @@ class ProctorEnv(BaseTextEnv):  # type: ignore[misc]
         """Judge the policy's answer. Raises NotJudged."""
         self.turns += 1
         with as_not_judged():
-            answer = self._batcher.judge(action, {**self._row, "completion": action})
+            answer = self._batcher.judge(action, self._row)
             reward = number_of(answer, "raise")
         done = answer.verdict == "passed" or self.turns >= self.max_turns
         told = [] if done else [{"role": "user", "content": _AGAIN.format(answer.verdict)}]

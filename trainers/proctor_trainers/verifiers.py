@@ -20,7 +20,6 @@ import json
 from collections.abc import Iterator
 from functools import cache
 
-from proctor_client.datasets.columns import GRADER
 from proctor_trainers.batching import RETRY_SECONDS, RewardBatcher, batcher_for
 from proctor_trainers.extras import MissingExtra
 from proctor_trainers.problems import ANSWER, load_problems
@@ -57,9 +56,9 @@ class ProctorTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]
 
 
 class ProctorData(vf.TaskData):  # type: ignore[misc]
-    """Problem. `grader`: the service's grader, as JSON."""
+    """Problem. `task_fields`: the fields of its task, as JSON."""
 
-    grader: str
+    task_fields: str
 
 
 class ProctorTask(vf.Task[ProctorData, vf.State, ProctorTaskConfig]):  # type: ignore[misc]
@@ -70,7 +69,7 @@ class ProctorTask(vf.Task[ProctorData, vf.State, ProctorTaskConfig]):  # type: i
         """Return the reward of the last answer. Raises NotJudged."""
         config = self.config
         batcher = _batcher(config.url, config.token, config.retry_seconds)
-        row = {GRADER: self.data.grader}
+        row = json.loads(self.data.task_fields)
         answer = await batcher.judge_async(trace.last_reply, row, group=self.data.id)
         if answer.reward is None:
             raise NotJudged(answer.error)
@@ -92,7 +91,7 @@ class ProctorTaskset(vf.Taskset[ProctorTask, ProctorTasksetConfig]):  # type: ig
                 id=problem.id,
                 prompt=problem.text,
                 system_prompt=ANSWER,
-                grader=json.dumps(problem.grader),
+                task_fields=json.dumps(problem.task.fields),
             )
             yield ProctorTask(data, config.task)
 

@@ -14,7 +14,7 @@
 | `remote` of the reward loop; `naive`, `dapo`, `prime` of older releases | `compute_score_function` |
 | `batch` of older releases | `batch_compute_score_function` |
 
-The ground truth of a row holds its tests: see proctor_client.datasets.ground_truth. verl needs a number
+The ground truth of a row holds its tests: see proctor_client.tasks.ground_truth. verl needs a number
 for each completion. By default, a completion that could not be judged raises NotJudged, which ends
 the training: `prime` and `rate_limited` continue with a reward of 0.0 after any other exception.
 
@@ -36,8 +36,8 @@ from typing import Any, TypeAlias, Unpack
 from pydantic import SecretStr
 
 from proctor_client import RewardOptions
-from proctor_client.datasets.columns import TaskOf
-from proctor_client.datasets.ground_truth import task_from_ground_truth
+from proctor_client.tasks.forms import task_from_ground_truth
+from proctor_client.tasks.task import TaskOf
 from proctor_trainers.answers import Answer
 from proctor_trainers.batching import RETRY_SECONDS, RewardBatcher, batcher_for
 from proctor_trainers.functions import function
@@ -81,7 +81,7 @@ def compute_score_function(
 
     The function returns 1.0 if all tests of the completion pass, else 0.0. With `details`, it
     returns {"score", "acc", "verdict"}, which verl logs; `prime` cannot read this form. `task`
-    maps {"data_source", "ground_truth", "extra_info", "completion"} to the judging fields.
+    maps {"data_source", "ground_truth", "extra_info"} to the task.
 
     `url` and `token` are PROCTOR_URL and PROCTOR_TOKEN by default; `batcher` takes precedence.
     `retry_seconds` is the maximum wait for an unreachable service. `options` are the options of
@@ -134,7 +134,7 @@ def _compute_score(
     def compute_score(
         data_source: Any, solution_str: str, ground_truth: Any, extra_info: Any = None, **more: Any
     ) -> Score:
-        row = _row(data_source, solution_str, ground_truth, extra_info)
+        row = _row(data_source, ground_truth, extra_info)
         with as_not_judged():
             answer = batcher.judge(solution_str, row, group=_group(extra_info))
         return _score(answer, number_of(answer, on_unjudged), details)
@@ -148,7 +148,7 @@ def _async_compute_score(
     async def compute_score(
         data_source: Any, solution_str: str, ground_truth: Any, extra_info: Any = None, **more: Any
     ) -> Score:
-        row = _row(data_source, solution_str, ground_truth, extra_info)
+        row = _row(data_source, ground_truth, extra_info)
         with as_not_judged():
             answer = await batcher.judge_async(solution_str, row, group=_group(extra_info))
         return _score(answer, number_of(answer, on_unjudged), details)
@@ -167,7 +167,7 @@ def _batch_compute_score(
         **more: Any,
     ) -> list[Score]:
         extras = [None] * len(solution_strs) if extra_infos is None else list(extra_infos)
-        rows = list(map(_row, data_sources, solution_strs, ground_truths, extras))
+        rows = list(map(_row, data_sources, ground_truths, extras))
         with as_not_judged():
             answers = batcher.judge_all(solution_strs, rows, groups=list(map(_group, extras)))
         groups = [json.dumps(each, sort_keys=True, default=str) for each in ground_truths]
@@ -196,12 +196,11 @@ def _batcher(
     )
 
 
-def _row(data_source: Any, solution_str: str, ground_truth: Any, extra_info: Any) -> dict[str, Any]:
+def _row(data_source: Any, ground_truth: Any, extra_info: Any) -> dict[str, Any]:
     return {
         "data_source": data_source,
         "ground_truth": ground_truth,
         "extra_info": extra_info,
-        "completion": solution_str,
     }
 
 

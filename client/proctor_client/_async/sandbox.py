@@ -18,11 +18,12 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
 from proctor_client import wire
 from proctor_client._async.driver import AsyncDriver
 from proctor_client._async.streams import AsyncExecStream
+from proctor_client._calls import CodeOptions
 from proctor_client._handle import Handle, Observer
 from proctor_client._runtime import PerProcess, shielded
 from proctor_client._sandbox_calls import AnyGrader, AnyLimits, SandboxCalls, exec_request
@@ -143,14 +144,15 @@ class AsyncSandbox(Handle):
         limits: AnyLimits | None = None,
         step: int | None = None,
         negative_control: wire.NegativeControl = "signal",
+        **code: Unpack[CodeOptions],
     ) -> wire.Result:
         """Judge the sandbox's `solution.py` in the current state, which stays unchanged.
 
         `step` is the step of the training run, for the journal; `negative_control` is as for
-        rewards. As with rewards, a result that
-        could not be judged has `error` set.
+        rewards, and so are `prelude` and the other fields of CodeOptions. As with rewards, a result
+        that could not be judged has `error` set.
         """
-        flow = self._calls.grade(self.id, grader, scoring, limits, step, negative_control)
+        flow = self._calls.grade(self.id, grader, scoring, limits, step, negative_control, code)
         return await self._driver.finish(flow)
 
     async def refresh(self) -> wire.Sandbox:

@@ -105,10 +105,12 @@ class CallsGrader(_Grader):
         description="`either`: the function `f`, or else `Solution().f`, as the submission has it.",
     )
     cases: list[Call] = Field(min_length=1, max_length=4096)
-    equality: Literal["json", "python"] = Field(
+    equality: Literal["json", "python", "apps"] = Field(
         "json",
         description="`json`: tuples and arrays equal lists, and keys are compared in their JSON form. "
-        "`python`: as Python's `==`.",
+        "`python`: as Python's `==`. `apps`: as `json`, with two rules of the checkers of APPS and PRIME: an "
+        "argument that is an object whose keys are all integers' texts has integers as keys, and an "
+        "expected list of one item stands for the item, too.",
     )
     tolerance: _Tolerance = Field(0.0, union_mode="left_to_right", description=_TOLERANCE)
 
@@ -134,8 +136,10 @@ class StdioGrader(_Grader):
 
     kind: Literal["stdio"]
     cases: list[StdioCase] = Field(min_length=1, max_length=4096)
-    compare: Literal["tokens", "lines", "exact"] = Field(
-        "tokens", description="`tokens`: words between ASCII white space."
+    compare: Literal["tokens", "lines", "trimmed", "exact"] = Field(
+        "tokens",
+        description="`tokens`: words between ASCII white space. `trimmed`: lines without white space at "
+        "both ends, and without blank lines.",
     )
     ignore_case: bool = Field(False, description="Letters in upper and lower case are equal.")
     tolerance: _Tolerance = Field(0.0, union_mode="left_to_right", description=_TOLERANCE)
@@ -156,6 +160,9 @@ class CommandGrader(_Grader):
 
     kind: Literal["command"]
     argv: Arguments = Field(default_factory=list)
+    entry_point: str | None = Field(
+        None, description="The function that `prompt_code` begins; no other field needs it."
+    )
     expect_exit_code: int = 0
     runner: Runner | None = Field(
         None,

@@ -70,6 +70,7 @@ _DETAIL: dict[str, JsonValue] = {
     "source": "def double(n):\n    return n",
     "source_begin": 9,
     "extract": "auto",
+    "prompt": "Write a function double(n).",
     "language": "python",
     "environment": "default",
     "grader": {"kind": "asserts", "tests": ["assert double(0) == 0", "assert double(2) == 4"]},
@@ -187,6 +188,7 @@ class EvaluationDetail(Evaluation):
         None, description="Index in `completion`; null if the code is no part of it."
     )
     extract: Extract | str | None = None
+    prompt: JsonValue = Field(None, description="What the policy saw: a text or messages.")
     language: str | None = None
     environment: str | None = None
     grader: dict[str, JsonValue] | None = None

@@ -14,7 +14,7 @@ import json
 from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 from starlette.datastructures import Headers
@@ -23,12 +23,14 @@ from starlette.requests import ClientDisconnect, Request
 from proctor_client.wire import (
     MAX_SUBMISSIONS,
     Call,
+    ExtractName,
     RewardRequest,
     RolloutRequest,
     RolloutTask,
     StdioCase,
     Submission,
 )
+from proctor_client.wire.near_fields import unknown_field
 from proctor_service.errors import AmbiguousKey, BodyTooSlow, InvalidRequest, TooLarge
 from proctor_service.scheduling.paced_json import PacedJson
 from proctor_service.scheduling.pacer import Pacer
@@ -171,7 +173,7 @@ async def parse_body(model: type[M], body: bytes | bytearray) -> M:
     try:
         return model.model_validate(data, context=PARSED if sliced else None)
     except ValidationError as error:
-        raise refused(error) from None
+        raise refused(error, model) from None
 
 
 async def _decode_short(text: str) -> Any:
@@ -228,19 +230,21 @@ async def _validate_each(
         try:
             found.append(model.model_validate(value, context=PARSED))
         except ValidationError as error:
-            raise refused(error, (*where, index)) from None
+            raise refused(error, model, (*where, index)) from None
         await pacer.pause()
     return found
 
 
-def refused(error: ValidationError, where: tuple[int | str, ...] = ()) -> InvalidRequest:
-    """Return the refusal for invalid values. `where`: the path to the validated value."""
+def refused(
+    error: ValidationError,
+    model: type[BaseModel] | None = None,
+    where: tuple[int | str, ...] = (),
+) -> InvalidRequest:
+    """Return the refusal for values that are no `model`. `where`: the path to the validated value."""
     if error.error_count() > MOST_DESCRIBED:  # pydantic describes all of them, or none
         return InvalidRequest(f"{field_path(where)}: {error.error_count()} values are wrong")
     found = error.errors(include_url=False, include_context=False, include_input=False)
-    return InvalidRequest(
-        describe_errors({**each, "loc": (*where, *each["loc"])} for each in found)
-    )
+    return InvalidRequest(describe_errors(found, model, where))
 
 
 BRANCHES: Mapping[str, frozenset[str]] = {
@@ -248,8 +252,9 @@ BRANCHES: Mapping[str, frozenset[str]] = {
     "agent": frozenset({"tools", "refine"}),
     "completion": frozenset({"str", "list[Message]"}),
     "prompt": frozenset({"str", "list[Message]"}),
-    "stdout": frozenset({"str", "list[str]"}),
+    "extract": frozenset({f"literal[{','.join(map(repr, get_args(ExtractName)))}]", "ExtractRule"}),
     "tolerance": frozenset({"constrained-float", "Tolerance"}),
+    "stdout": frozenset({"str", "list[str]"}),
 }
 """Names that pydantic inserts after a field's name, for the tried branch of a union."""
 
@@ -265,11 +270,20 @@ def field_path(location: Iterable[int | str]) -> str:
     return ".".join(path) or "body"
 
 
-def describe_errors(errors: Iterable[Mapping[str, Any]]) -> str:
+def describe_errors(
+    errors: Iterable[Mapping[str, Any]],
+    model: type[BaseModel] | None = None,
+    where: tuple[int | str, ...] = (),
+) -> str:
     """Describe the first few errors by field, without input values: they may be programs."""
-    found: dict[str, None] = {}
+    found: dict[str, str] = {}
     for each in errors:
-        said = "unknown field" if each["type"] == "extra_forbidden" else each["msg"]
-        found[f"{field_path(each['loc'])}: {said}"] = None
+        path, said = field_path((*where, *each["loc"])), each["msg"]
+        if each["type"] != "extra_forbidden":
+            found[f"{path}: {said}"] = f"{path}: {said}"
+        elif path not in found:
+            hint = unknown_field(model, each["loc"]) if len(found) < MOST_ERRORS else ""
+            found[path] = f"{path}: {hint}"
     more = len(found) - MOST_ERRORS
-    return "; ".join(list(found)[:MOST_ERRORS]) + (f"; and {more} more" if more > 0 else "")
+    described = list(found.values())[:MOST_ERRORS]
+    return "; ".join(described) + (f"; and {more} more" if more > 0 else "")

@@ -40,6 +40,7 @@ from proctor_service.api.rewards.examples import rollout_docs
 from proctor_service.api.rewards.items import Machine, error_body
 from proctor_service.errors import Failure, InvalidRequest, JudgeFailed
 from proctor_service.journal.json_texts import joined, member
+from proctor_service.judge.assemble import Around
 from proctor_service.judge.submission import test_count
 from proctor_service.rollout.addresses import check_url
 from proctor_service.rollout.agent import Play
@@ -107,6 +108,7 @@ class Planning:
             grader=asked.grader,
             files=asked.files,
             test_count=test_count(asked.grader),
+            around=Around.of(asked.grader, asked),
         )
         count = self._request.trajectories_per_task
         return [

@@ -9,9 +9,8 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,9 +20,8 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from proctor_client import Client, wire
-from proctor_client.datasets.files import load_tasks
-from proctor_client.datasets.forms import Format
-from proctor_client.datasets.tasks import DatasetError, Task
+from proctor_client.tasks.forms import Format
+from proctor_client.tasks.task import Task
 from proctor_service.cli.checks import Check, checks_of
 from proctor_service.cli.console import aside, plain, print_list, progress, screen, write_json
 from proctor_service.cli.failures import TROUBLE, UNSOUND, Trouble, friendly
@@ -36,7 +34,8 @@ from proctor_service.cli.version import service_version
 
 JOB = "audit"
 INK, BAND, LIMIT = "#1f4e79", "#9dc3e6", "#c00000"
-_ORDER: tuple[Format, ...] = ("jsonl", "mbpp", "humaneval", "stdio")
+_UNASSEMBLED: Mapping[str, None] = {"answer": None, "prompt_code": None, "suffix_code": None}
+"""Check programs are whole programs."""
 
 
 def audit(
@@ -76,11 +75,7 @@ def audit(
         if plot is not None:
             check_plotting()
         console = aside()
-        if file is not None and dataset is None and form is None:
-            form, tasks = _guessed(file)
-            name = file.name
-        else:
-            name, form, tasks = problems_of(file, dataset, form, split, None, console)
+        name, form, tasks = problems_of(file, dataset, form, split, None, console)
         if sample is not None and sample < len(tasks):
             tasks = random.Random(0).sample(tasks, sample)
         client = stack.enter_context(connected(url, console, allow_degraded=allow_degraded))
@@ -102,19 +97,6 @@ def audit(
         _end(out, examined, reports)
 
 
-def _guessed(path: Path) -> tuple[Format, list[Task]]:
-    """Return the problems and the format of the rows. Raises Trouble."""
-    said = []
-    for guess in _ORDER:
-        try:
-            return guess, load_tasks(path, guess)
-        except DatasetError as error:
-            said.append(f"{guess}: {error}")
-    raise Trouble(
-        "the rows are in no form that is known; say which with --format\n" + "\n".join(said)
-    )
-
-
 def _examine(
     client: Client, tasks: Sequence[Task], form: Format, repeat: int, console: Console
 ) -> list[Examined]:
@@ -129,7 +111,7 @@ def _examine(
         if task.reference is not None
     ]
     tries = [
-        Attempt(replace(task, stub=None), probe.program, number)
+        Attempt(task.with_fields(_UNASSEMBLED), probe.program, number)
         for task in tasks
         for number, probe in enumerate(checks[task.place])
     ]

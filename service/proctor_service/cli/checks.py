@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pydantic import TypeAdapter
 
 from proctor_client import wire
-from proctor_client.datasets.tasks import Task
+from proctor_client.tasks.task import Task
 
 EMPTY = "empty program"
 EARLY_EXIT = "early exit"
@@ -76,10 +76,10 @@ class Check:
 
 def checks_of(task: Task) -> list[Check]:
     """Return the check programs for a problem."""
-    language = task.fields.get("language", "python")
+    language = task.language
     if language != "python":
         return [Check(EMPTY, _EMPTY[language])] if language in _EMPTY else []
-    grader = _GRADER.validate_python(task.fields["grader"])
+    grader = _GRADER.validate_python(task.grader)
     found = [
         Check(EMPTY, _EMPTY["python"]),
         Check(EARLY_EXIT, "raise SystemExit(0)\n"),
@@ -103,13 +103,18 @@ def checks_of(task: Task) -> list[Check]:
 def names_asked(grader: wire.Grader) -> set[str]:
     """Return the names that the tests use without defining them: the names of the solution."""
     if isinstance(grader, wire.CallsGrader):
-        return {grader.entry_point}
+        return {defined_by(grader.entry_point)}
     if isinstance(grader, wire.AssertsGrader):
         names = _free_names("\n".join((grader.setup, *grader.tests)))
-        return names | ({grader.entry_point} if grader.entry_point else set())
+        return names | ({defined_by(grader.entry_point)} if grader.entry_point else set())
     if isinstance(grader, wire.PytestGrader):
         return {name for text in grader.files.values() for name in _imported(text)}
     return set()
+
+
+def defined_by(entry_point: str) -> str:
+    """Return the name that a program defines for an entry point: `Solution` for `Solution().f`."""
+    return entry_point.partition(".")[0].removesuffix("()")
 
 
 def _function(name: str, body: str) -> str:

@@ -16,9 +16,9 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from proctor_client import wire
-from proctor_client.datasets.files import load_completions
-from proctor_client.datasets.forms import Format
-from proctor_client.datasets.tasks import Task
+from proctor_client.tasks.files import load_completions
+from proctor_client.tasks.forms import Format
+from proctor_client.tasks.task import Task
 from proctor_service.cli.console import aside, plain, print_list, progress, screen, write_json
 from proctor_service.cli.failures import TROUBLE, UNSOUND, Trouble, friendly
 from proctor_service.cli.harbor_tasks import evaluated, load, own_environments
@@ -90,7 +90,7 @@ def evaluation(
     url: Url = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first tasks.")] = None,
     extract: Annotated[
-        wire.Extract | None,
+        wire.ExtractName | None,
         typer.Option(help="How code is taken out; default: none for references, else auto."),
     ] = None,
     job: Annotated[str, typer.Option(help="The name by which the service shares itself.")] = "eval",
@@ -170,12 +170,7 @@ def _reference(task: Task) -> str | list[dict[str, object]]:
 
 
 def _extract(form: Format, items: Sequence[Attempt], *, given: bool) -> wire.Extract:
-    """Return the default extraction mode.
-
-    Programs with a given beginning are assembled here, and a reference is already code.
-    """
-    if items[0].task.stub is not None:
-        return "none"
+    """Return the default extraction mode: a reference is already code."""
     return "auto" if given or form == "jsonl" else "none"
 
 

@@ -38,7 +38,7 @@ _NUMBERS = (
 )  # fmt: skip
 _INTEGERS = ("step", "passed", "total", "exit_code")
 _LISTS = ("tags", "signals")
-_OF_CONDITIONS = ("language", "scoring", "extract", "environment")
+_OF_CONDITIONS = ("language", "scoring", "environment")
 
 
 def exported(reader: Reader, tenant: str | None, job: str, path: Path, form: Form | None) -> int:
@@ -72,19 +72,20 @@ def exported(reader: Reader, tenant: str | None, job: str, path: Path, form: For
 def exported_row(row: Row) -> Row:
     """Return the row of an export for an evaluation (`Reader.evaluation`, `parsed`)."""
     conditions, output = row["conditions"] or {}, row["output"] or {}
-    message = output.get("message")
+    message, rule = output.get("message"), conditions.get("extract")
     given: Row = {
         **{name: row[name] for name in (*_TEXTS, *_NUMBERS, *_INTEGERS, *_LISTS)},
         "completion": row["completion_text"],
         "source": row["source"],
         **{name: conditions.get(name) for name in _OF_CONDITIONS},
+        "extract": rule if isinstance(rule, str) else _json(rule),
         "message": message if row["error"] is None else None,
         "error_message": None if row["error"] is None else message,
         "stdout": output.get("stdout"),
         "stderr": output.get("stderr"),
         "truncated": row["truncated"],
         "with_state": bool(conditions.get("with_state")),
-        **{name: _json(row[name]) for name in ("grader", "files", "failures")},
+        **{name: _json(row[name]) for name in ("grader", "files", "failures", "prompt")},
         "limits": _json(conditions.get("limits")),
     }
     return {name: _unicode(value) for name, value in given.items()}

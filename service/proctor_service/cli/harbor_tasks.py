@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from proctor_client import Client, Sandbox, SandboxTimeoutError, wire
-from proctor_client.datasets.tasks import Task
 from proctor_client.harbor import HarborTask, HarborTaskError, files_of, read_tasks
+from proctor_client.tasks.task import Task
 from proctor_service.cli.console import aside
 from proctor_service.cli.failures import Trouble, settings_from
 from proctor_service.cli.harbor_images import build_images
@@ -85,7 +85,7 @@ def evaluated(
         try:
             for done in as_completed(running):
                 task = running[done]
-                yield Attempt(Task(task.id, str(task.folder), {}), ""), done.result()
+                yield Attempt(Task(id=task.id, place=str(task.folder)), ""), done.result()
         finally:
             pool.shutdown(cancel_futures=True)
 

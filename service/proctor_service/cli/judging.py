@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from proctor_client import Client, wire
-from proctor_client.datasets.tasks import Completion, Task
+from proctor_client import Client, InvalidRequestError, RewardOptions, wire
+from proctor_client.tasks.task import Completion, Task
 from proctor_client.wire import long_integers
-from proctor_service.cli.programs import submission_of
+from proctor_service.cli.answers import program_of
 
 BATCH = 1000
 BATCH_CHARACTERS = 8_000_000
 DEADLINE_SECONDS = 3600.0
+_TOO_LARGE = 413
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,24 +55,63 @@ def judged(
     cache: bool = True,
 ) -> Iterator[tuple[Attempt, wire.Result]]:
     """Yield each attempt with its result in order of completion. Raises ProctorError."""
+    options: RewardOptions = {
+        "extract": extract,
+        "job": job,
+        "deadline_seconds": DEADLINE_SECONDS,
+        "cache": cache,
+    }
     for batch in _batches(items):
-        submissions = [submission_of(each.task, each.completion) for each in batch]
-        with client.reward_stream(
-            submissions,
-            extract=extract,
-            job=job,
-            deadline_seconds=DEADLINE_SECONDS,
-            cache=cache,
-        ) as results:
+        yield from _judged(client, batch, options)
+
+
+def _judged(
+    client: Client, batch: Sequence[Attempt], options: RewardOptions
+) -> Iterator[tuple[Attempt, wire.Result]]:
+    """Yield the results of one request; an attempt that the service refuses has its own error."""
+    answered = False
+    try:
+        with client.reward_stream([_submission(each) for each in batch], **options) as results:
             for result in results:
+                answered = True
                 yield batch[result.index], result
+        return
+    except InvalidRequestError as error:
+        if answered or not _is_about_items(error):
+            raise
+        if len(batch) == 1:
+            yield batch[0], _refused(error)
+            return
+    middle = len(batch) // 2
+    for half in (batch[:middle], batch[middle:]):
+        yield from _judged(client, half, options)
+
+
+def _is_about_items(error: InvalidRequestError) -> bool:
+    """Return True if the items are at fault, by their size or a field, and no option of all of them."""
+    return error.status_code == _TOO_LARGE or error.message.startswith("submissions")
+
+
+def _refused(error: InvalidRequestError) -> wire.Result:
+    problem = wire.ItemError(reason="invalid_task", message=error.message, retryable=False)
+    return wire.Result(
+        index=0, evaluation_id="", error=problem, integrity="separated", cache="miss"
+    )
+
+
+def _submission(item: Attempt) -> dict[str, Any]:
+    task = item.task
+    given = {"id": task.id, "group": task.id, **task.fields, "completion": item.completion}
+    if task.answer is not None:
+        given |= {"completion": program_of(task.answer, item.completion), "extract": "none"}
+    return given
 
 
 def _batches(items: Sequence[Attempt]) -> Iterator[list[Attempt]]:
     batch: list[Attempt] = []
     room = BATCH_CHARACTERS
     for item in items:
-        size = len(long_integers.dumps(submission_of(item.task, item.completion)))
+        size = len(long_integers.dumps(_submission(item)))
         if batch and (len(batch) == BATCH or size > room):
             yield batch
             batch, room = [], BATCH_CHARACTERS

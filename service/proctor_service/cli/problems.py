@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from proctor_client.datasets.files import load_named, load_tasks
-from proctor_client.datasets.forms import Format
-from proctor_client.datasets.tasks import Task
+from proctor_client.tasks.files import form_of_file, load_named, load_tasks
+from proctor_client.tasks.forms import Format
+from proctor_client.tasks.task import Task
 from proctor_service.cli.console import plain
 from proctor_service.cli.failures import Trouble
 
@@ -51,6 +51,5 @@ def problems_of(
     assert file is not None
     if split is not None:
         raise Trouble("--split is for --dataset")
-    if form is None:
-        raise Trouble("what are the rows of the file? give --format")
+    form = form or form_of_file(file)
     return file.name, form, load_tasks(file, form)[:limit]

@@ -7,10 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from pydantic import TypeAdapter
-
 from proctor_client import wire
-from proctor_client.datasets.tasks import Task
+from proctor_client.tasks.task import Task, submission_of
 from proctor_service.cli.checks import EMPTY, EQUAL
 from proctor_service.cli.judging import message_of
 from proctor_service.errors import InvalidTask
@@ -47,7 +45,6 @@ HARMLESS: frozenset[Kind] = frozenset(
 )
 LEVELS: tuple[wire.Integrity, ...] = ("separated", "in_process")
 _INVALID = "invalid_task"
-_SUBMISSION: TypeAdapter[wire.Submission] = TypeAdapter(wire.Submission)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +62,7 @@ class Reading:
 
 def reading_of(task: Task) -> Reading | None:
     """Return what the tests' text tells; None for broken tests."""
-    submission = _SUBMISSION.validate_python({**task.fields, "completion": ""})
+    submission = submission_of(task, "")
     grader, language = submission.grader, submission.language
     if grader is None:
         return None

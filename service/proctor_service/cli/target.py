@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 
 from proctor_client import Client, ProctorError, UnauthorizedError
-from proctor_client.datasets.tasks import DatasetError
+from proctor_client.tasks.task import DatasetError
 from proctor_service.cli.failures import Trouble
 from proctor_service.cli.temporary import temporary_service
 

@@ -83,7 +83,9 @@ class Entries:
                 submission.negative_control,
                 compiler_values(submission.compiler),
             )
-        said = (origin.completion, origin.extract, "" if failure is None else failure.message)
+        rule = origin.extract if isinstance(origin.extract, str) else origin.extract.model_dump()
+        why = "" if failure is None else failure.message
+        said = (origin.completion, rule, why, origin.prompt)
         return EVALUATION, head, judgement_values(shown), said, texts
 
     def rollout(self, plan: Plan, trajectory: Trajectory) -> Record:

@@ -28,7 +28,8 @@ from proctor_service.journal.texts import unpacked
 Row = dict[str, Any]
 MOST_LISTED = 500
 MOST_JOBS = 200
-_TEXTS = ("completion", "source", "grader", "files", "conditions", "output", "failures")
+_JSON = ("grader", "files", "output", "failures", "prompt")
+_TEXTS = ("completion", "source", "conditions", *_JSON)
 _LISTS = ("tags", "signals")
 _LISTED = tuple(
     column
@@ -80,7 +81,8 @@ class Reader:
         """Return one evaluation with all that was recorded, or None.
 
         Its JSON is not parsed, since submissions choose its size: `grader_json`, `files_json`,
-        `output_json` and `failures_json` are texts of `json_texts.py`, None where none were recorded.
+        `output_json`, `failures_json` and `prompt_json` are texts of `json_texts.py`, None where none
+        were recorded.
         `conditions` are small. `completion_text` and `source` are texts as they were judged.
         """
         query = select(evaluations).where(evaluations.c.id == clean(id_), *of_tenant(tenant))
@@ -265,7 +267,7 @@ def _whole(row: Row, stored: Mapping[bytes, str]) -> Row:
         "source": source,
         "source_begin": begin if is_part else None,
         "conditions": _loaded(said["conditions"]),
-        **{f"{name}_json": said[name] for name in ("grader", "files", "output", "failures")},
+        **{f"{name}_json": said[name] for name in _JSON},
     }
 
 

@@ -116,6 +116,7 @@ class Batch:
             "conditions": None,
             "output": None,
             "failures": None,
+            "prompt": None,
             "with_texts": said is not None,
         }
         if said is not None:
@@ -128,11 +129,13 @@ class Batch:
     def _add_texts(
         self, row: dict[str, Any], judgement: Mapping[str, Any], said: Sequence[Any], given: Any
     ) -> None:
-        completion, extract, failure = said
+        completion, extract, failure, prompt = said
         row["output"] = self._output(
             judgement["message"] or failure, judgement["stdout"], judgement["stderr"]
         )
         row["failures"] = self._failures(judgement["failures"][:MAX_FAILURES])
+        if prompt:
+            row["prompt"] = self._keep_once(("prompt", prompt), lambda: json.loads(prompt))
         if given is None:
             row["completion"] = self._keep(completion)
             shown = completion
@@ -155,7 +158,7 @@ class Batch:
                     language,
                     limits,
                     scoring,
-                    extract,
+                    str(extract),
                     with_state,
                     environment,
                     negative_control,

@@ -79,14 +79,15 @@ evaluations = Table(
     Column("conditions", LargeBinary(16)),
     Column("output", LargeBinary(16)),
     Column("failures", LargeBinary(16)),
+    Column("prompt", LargeBinary(16)),
     Column("with_texts", Boolean, nullable=False),
 )
 """`at`: seconds since the epoch when the evaluation ended. `seconds`: from the admission to the queue
 to the end. `tags`, `signals`: JSON lists. `truncated`: the output was cut.
 
-The others are digests of texts. `grader`, `files`, `conditions`, `output`, `failures`: JSON
-(`json_texts.py`), NULL where empty. `conditions`: language, limits, scoring, extraction and
-the mode of the negative control;
+The others are digests of texts. `grader`, `files`, `conditions`, `output`, `failures`, `prompt`: JSON
+(`json_texts.py`), NULL where empty. `prompt`: a text or messages, which the policy saw.
+`conditions`: language, limits, scoring, extraction and the mode of the negative control;
 `with_state` is true if also the files of a sandbox were judged, which are not recorded. `output`:
 message (of the error, if there is one), stdout and stderr. The judged source is the part of the
 completion from `source_begin` to `source_end`, or the text `source` if it is no part of it."""

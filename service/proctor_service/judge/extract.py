@@ -54,6 +54,7 @@ __all__ = [
     "MAX_PARSED_CHARACTERS",
     "MAX_SEARCHED_CHARACTERS",
     "extract",
+    "without_thoughts",
 ]
 
 MAX_SEARCHED_CHARACTERS = 1 << 20
@@ -118,6 +119,11 @@ def extract(text: str, mode: Extract, language: str = "python") -> str | None:
         return _tidy(block)
     long_program = language == "python" and len(text) > MAX_PARSED_CHARACTERS
     return text if long_program and recognition.begins_as_program(text) else None
+
+
+def without_thoughts(text: str) -> str:
+    """Return the text of a completion without special tokens at its end and thoughts before it."""
+    return _without_thoughts(without_special_tokens(text[-MAX_SEARCHED_CHARACTERS:]))
 
 
 def _whole_program(text: str, language: str) -> str | None:

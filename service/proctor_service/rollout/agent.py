@@ -18,7 +18,6 @@ from contextlib import AbstractAsyncContextManager
 from proctor_client.wire import CustomTool, RefineAgent, Tool, ToolsAgent
 from proctor_service.errors import DeadlinePassed, Failure, JudgeFailed, PolicyRefused
 from proctor_service.evaluate import Evaluate, Item, NoCode, Origin, Outcome
-from proctor_service.judge.extract import extract
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.rollout import answers, prompts
 from proctor_service.rollout.custom_tools import command_call, custom_schema, remote_call
@@ -217,8 +216,7 @@ async def _refine(episode: _Episode, agent: RefineAgent) -> None:
     plan, counts = episode.plan, episode.counts
     counts["attempts"] = 0
     while (reply := await episode.next_reply()) is not None:
-        code = extract(reply.text, plan.extract)
-        judgement = await episode.judge(answers.of_code(plan, code))
+        judgement = await episode.judge(answers.of_reply(plan, reply.text))
         counts["attempts"] += 1
         if judgement.verdict == "passed":
             return

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from proctor_client.wire import Extract
 from proctor_service.evaluate import NoCode
-from proctor_service.judge.extract import extract
+from proctor_service.judge.assemble import assembled, program_in
 from proctor_service.judge.recognition import parsed
 from proctor_service.judge.submission import (
     SOLUTION,
@@ -13,6 +14,7 @@ from proctor_service.judge.submission import (
     source_of,
 )
 from proctor_service.rollout.trajectory import Plan
+from proctor_service.settings.languages import PYTHON
 
 
 def of_code(plan: Plan, code: str | None) -> Submission | NoCode:
@@ -35,11 +37,17 @@ def of_code(plan: Plan, code: str | None) -> Submission | NoCode:
     )
 
 
+def of_reply(plan: Plan, text: str) -> Submission | NoCode:
+    """Return the submission of a reply: the program of the code in it."""
+    return of_code(plan, program_in(text, plan.extract, PYTHON, plan.task.around))
+
+
 def of_files(plan: Plan) -> Submission | NoCode:
     """Return the submission of an agent that has left no sandbox: the task's own files."""
     if plan.task.grader.kind == "harbor":
         return of_code(plan, "")  # its verifier decides about an untouched image, too
-    return of_code(plan, plan.task.files.get(SOLUTION))
+    solution = plan.task.files.get(SOLUTION)
+    return of_code(plan, solution and assembled(solution, PYTHON, plan.task.around))
 
 
 def of_submission(plan: Plan, code: str) -> Submission | NoCode:
@@ -50,8 +58,10 @@ def of_submission(plan: Plan, code: str) -> Submission | NoCode:
     """
     if not code.strip():
         return of_code(plan, None)
-    is_python = parsed(code) is not None
-    return of_code(plan, code if is_python else extract(code, plan.extract) or code)
+    around = plan.task.around
+    rule: Extract = "none" if parsed(code) is not None else plan.extract
+    program = program_in(code, rule, PYTHON, around) or assembled(code, PYTHON, around)
+    return of_code(plan, program)
 
 
 def of_state(plan: Plan, solution: bytes | None, archive: bytes) -> Submission | NoCode:
@@ -64,7 +74,7 @@ def of_state(plan: Plan, solution: bytes | None, archive: bytes) -> Submission |
         return of_code(plan, None)
     # The archive already contains the task's files, in their final state.
     return Submission(
-        source_of(solution or b"", grader),
+        assembled(source_of(solution or b"", grader), PYTHON, plan.task.around),
         grader,
         plan.limits,
         plan.scoring,

@@ -14,6 +14,7 @@ from pydantic import JsonValue
 
 from proctor_client.wire import Agent, Extract, Grader, NegativeControl, Priority, Scoring, Verdict
 from proctor_service.errors import Failure
+from proctor_service.judge.assemble import NOTHING, Around
 from proctor_service.sandbox.interface import DEFAULT, Limits
 
 JsonObject = dict[str, JsonValue]
@@ -23,7 +24,8 @@ JsonObject = dict[str, JsonValue]
 class Task:
     """Problem with the messages for the policy and the grader for its answer.
 
-    `test_count`: number of tests that an answer without code fails.
+    `test_count`: number of tests that an answer without code fails. `around`: what stands around the
+    code of an answer.
     """
 
     id: str
@@ -31,6 +33,7 @@ class Task:
     grader: Grader
     files: Mapping[str, str]
     test_count: int = 0
+    around: Around = NOTHING
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from proctor_client import ProctorError
-from proctor_client.datasets.tasks import DatasetError
+from proctor_client.tasks.task import DatasetError
 from proctor_trainers.addresses import Unreachable, async_client_for, check_service
 from proctor_trainers.art.arguments import Job, check, parser
 from proctor_trainers.art.backends import MissingKey, make_backend, server_config

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from proctor_client import ProctorError
-from proctor_client.datasets.tasks import DatasetError
+from proctor_client.tasks.task import DatasetError
 from proctor_trainers.addresses import Unreachable, check_service, client_for
 from proctor_trainers.art.arguments import Job
 from proctor_trainers.art.backends import MissingKey, check_backend, set_tinker_key
@@ -97,7 +97,7 @@ def _service(url: str | None) -> tuple[bool, str]:
 
 def _roll_out(url: str | None, order: Order, problem: Problem, endpoint: Endpoint) -> str:
     """Return a short description of one rollout. Raises Unfit and ProctorError."""
-    task = {"id": problem.id, "prompt": problem.text, "grader": problem.grader}
+    task = problem.rollout_task()
     with client_for(url, retry_seconds=0.0) as client:
         answer = client.rollout([task], policy=endpoint.policy(), **order.of(problem))
     [trajectory] = answer.trajectories

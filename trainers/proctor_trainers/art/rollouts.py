@@ -155,7 +155,7 @@ class Rollouts:
 
     async def _ask(self, problem: Problem, left: deque[asyncio.Future[art.Trajectory]]) -> None:
         """Settle each future when its trajectory arrives. Raises ProctorError if some remain."""
-        task = {"id": problem.id, "prompt": problem.text, "grader": problem.grader}
+        task = problem.rollout_task()
         options = self._order.of(problem, self._step)
         for attempt in range(1, ATTEMPTS + 1):
             is_last = attempt == ATTEMPTS

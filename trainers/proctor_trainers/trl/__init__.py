@@ -20,8 +20,9 @@ from typing import Any, TypeAlias, Unpack
 from pydantic import SecretStr
 
 from proctor_client import AsyncClient, Client, RewardOptions
-from proctor_client.datasets.columns import TaskOf, task_from_columns
 from proctor_client.reporting import PREFIX
+from proctor_client.tasks.forms import task_from_row
+from proctor_client.tasks.task import TaskOf
 from proctor_trainers.addresses import async_client_for, client_for
 from proctor_trainers.functions import function
 from proctor_trainers.rewards import Rewards, Settings, Trainer, judge, judge_async, say_line
@@ -53,7 +54,7 @@ def reward_function(
     retry_seconds: float = 60.0,
     client: Client | None = None,
     name: str = "proctor",
-    task: TaskOf = task_from_columns,
+    task: TaskOf = task_from_row,
     max_unavailable_share: float | None = None,
     say: Callable[[str], None] | None = say_line,
     report_to: Sequence[str] | None = None,
@@ -69,7 +70,7 @@ def reward_function(
     the first call.
 
     The judging of a completion is defined by the data set's columns, by `task`, a function of a row
-    (see proctor_client.datasets.columns), or by one `grader` for all completions.
+    (see proctor_client.tasks.forms), or by one `grader` for all completions.
 
     `name` is the name of the reward in TRL's logs, and of the metrics `{name}/pass_rate`,
     `no_code_rate`, `hack_signal_rate`, `unavailable_rate` and `latency_seconds`. If the share of
@@ -100,7 +101,7 @@ def async_reward_function(
     retry_seconds: float = 60.0,
     client: AsyncClient | None = None,
     name: str = "proctor",
-    task: TaskOf = task_from_columns,
+    task: TaskOf = task_from_row,
     max_unavailable_share: float | None = None,
     say: Callable[[str], None] | None = say_line,
     report_to: Sequence[str] | None = None,

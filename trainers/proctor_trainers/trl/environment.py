@@ -24,7 +24,8 @@ from proctor_client import (
     SandboxTimeoutError,
     wire,
 )
-from proctor_client.datasets.columns import BadTask, TaskOf, task_from_columns
+from proctor_client.tasks.forms import task_from_row
+from proctor_client.tasks.task import BadTask, TaskOf, fields_of
 from proctor_trainers.observations import observe
 from proctor_trainers.trl.workplaces import Workplaces
 
@@ -37,7 +38,7 @@ T = TypeVar("T")
 class Rules:
     """Settings of every rollout: the judging, and the limits of its tools."""
 
-    task: TaskOf = task_from_columns
+    task: TaskOf = task_from_row
     scoring: wire.Scoring = "all"
     exec_timeout_seconds: float = 30.0
     observation_characters: int = 8192
@@ -78,7 +79,7 @@ class Environment:
         self._failure, self._mistake, self._is_submitted = "", None, False
         self._is_graded, self._reward = False, None
         try:
-            self._task = self._rules.task(row)
+            self._task = fields_of(self._rules.task(row))
         except BadTask as error:
             self._fail(str(error))
 
@@ -92,7 +93,7 @@ class Environment:
             self._is_graded = True
             try:
                 self._reward = self._grade()
-            except (_Unjudgeable, BadTask) as error:
+            except _Unjudgeable as error:
                 if self._mistake is not None:
                     raise self._mistake from None
                 self._fail(str(error))
@@ -102,10 +103,11 @@ class Environment:
 
     def _grade(self) -> float | None:
         def graded(sandbox: Sandbox) -> wire.Result:
-            task = self._task_of_state(sandbox)
+            task = self._task
             scoring = task.get("scoring", self._rules.scoring)
             step = self._workplaces.training.step
-            return sandbox.grade(task.get("grader", {}), scoring=scoring, step=step)
+            code = {name: task[name] for name in wire.Code.model_fields if name in task}
+            return sandbox.grade(task.get("grader", {}), scoring=scoring, step=step, **code)
 
         try:
             result = self._do(graded)
@@ -114,10 +116,6 @@ class Environment:
         if result.error is not None:
             raise _Unjudgeable(f"{result.error.reason}: {result.error.message}")
         return result.reward
-
-    def _task_of_state(self, sandbox: Sandbox) -> Mapping[str, Any]:
-        """Return the judging fields for the sandbox's final state. Raises BadTask."""
-        return self._task
 
     def _run(self, command: list[str] | None = None, *, code: str | None = None) -> str:
         """Run a command and return its observation for the policy."""

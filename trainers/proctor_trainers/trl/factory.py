@@ -10,7 +10,8 @@ from typing import Any, Self
 from pydantic import SecretStr
 
 from proctor_client import wire
-from proctor_client.datasets.columns import TaskOf, task_from_columns
+from proctor_client.tasks.forms import task_from_row
+from proctor_client.tasks.task import TaskOf
 from proctor_trainers.addresses import client_for
 from proctor_trainers.trl.environment import Environment, Rules
 from proctor_trainers.trl.toolbox import Tool, environment_class
@@ -72,7 +73,7 @@ def environment_factory(
     retry_seconds: float = 60.0,
     tools: Sequence[Tool] = ("execute_code", "submit_solution"),
     name: str = "proctor",
-    task: TaskOf = task_from_columns,
+    task: TaskOf = task_from_row,
     scoring: wire.Scoring = "all",
     limits: wire.Limits | Mapping[str, Any] | None = None,
     ttl_seconds: float = 3600.0,

@@ -20,7 +20,7 @@ from proctor_client.queries import response_of
 from proctor_service.api.compat.form import PREFIX, Form, documented
 from proctor_service.api.compat.handler import ClientProfile, CompatHandler, RequestContext
 from proctor_service.api.compat.skypilot import try_later
-from proctor_service.api.compat.slime import grader_of
+from proctor_service.api.compat.slime import submission_of_label
 from proctor_service.errors import InvalidRequest, InvalidTask
 from proctor_service.scheduling.pacer import Pacer
 
@@ -65,10 +65,9 @@ def _submission(asked: GetReward, index: int) -> wire.Submission:
     except ValueError as error:
         raise InvalidRequest(f"query.{index}: {error}") from None
     try:
-        grader = grader_of(asked.labels[index], response)
+        return submission_of_label(asked.labels[index], response, asked.prompts[index])
     except InvalidRequest as error:
         raise InvalidRequest(f"labels.{index}: {error.message}") from None
-    return wire.Submission(completion=response, grader=grader)
 
 
 EXAMPLE = {

@@ -113,7 +113,7 @@ async def _codes(items: list[RewardItem]) -> list[str]:
 
 def _submission(item: RewardItem, code: str) -> wire.Submission:
     grader = wire.AssertsGrader(kind="asserts", tests=item.tests, setup=item.setup_code)
-    return wire.Submission(completion=code, grader=grader)
+    return wire.Submission(completion=code, grader=grader, prompt=item.prompt or None)
 
 
 def _answer(judged: Judged, code: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 Their clients raise an exception for every status except 200. slime's client first tries ten times.
 miles' client posts once, so a 503 ends the rollout; even so, a 503 is better than a made-up reward.
 The reward service defines the meaning of a label. Here a label holds the tests, as JSON or as JSON
-in a string, in the forms of `proctor_client.datasets.ground_truth`.
+in a string, in the forms of `proctor_client.tasks.ground_truth`.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from functools import partial
 from typing import Any
 
 from fastapi import APIRouter
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
 from proctor_client import wire
-from proctor_client.datasets import ground_truth
-from proctor_client.datasets.columns import BadTask
+from proctor_client.tasks.ground_truth import task_of
+from proctor_client.tasks.task import BadTask, submission_of
 from proctor_service.api.body import refused
 from proctor_service.api.compat.form import PREFIX, Form, documented
 from proctor_service.api.compat.handler import ClientProfile, CompatHandler, RequestContext
@@ -27,8 +27,6 @@ from proctor_service.errors import InvalidRequest, InvalidTask
 
 JOB = "slime"
 WAIT_SECONDS = 100.0  # some clients wait for only 120
-
-_GRADER: TypeAdapter[wire.Grader] = TypeAdapter(wire.Grader)
 
 
 class RemoteRm(Form):
@@ -43,22 +41,24 @@ MANNER: ClientProfile[RemoteRm] = ClientProfile(JOB, lambda asked: WAIT_SECONDS,
 
 
 async def _remote_rm(handler: CompatHandler, asked: RemoteRm, context: RequestContext) -> float:
-    submission = wire.Submission(
-        completion=asked.response, grader=grader_of(asked.label, asked.response)
-    )
+    prompt = asked.prompt if isinstance(asked.prompt, str) else None
+    submission = submission_of_label(asked.label, asked.response, prompt)
     [judged] = await handler.judge(wire.RewardRequest(submissions=[submission]), context)
     if isinstance(judged, InvalidTask):
         raise InvalidRequest(f"label: {judged.message}")
     return judged.reward
 
 
-def grader_of(label: Any, completion: str = "") -> wire.Grader:
-    """Return the grader described by a label; `completion` may show a `class Solution`.
+def submission_of_label(label: Any, completion: str, prompt: str | None) -> wire.Submission:
+    """Return the submission of a completion for the task that a label describes.
 
-    Raises InvalidRequest.
+    `prompt`: for the journal, where the label has none. Raises InvalidRequest.
     """
     try:
-        return _GRADER.validate_python(dict(ground_truth.grader_of(label, completion)))
+        task = task_of(label)
+        if task.prompt is None:
+            task = task.with_fields({"prompt": prompt})
+        return submission_of(task, completion)
     except BadTask as error:
         raise InvalidRequest(f"label: {error}") from None
     except ValidationError as error:

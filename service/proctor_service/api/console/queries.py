@@ -15,4 +15,4 @@ def query_of(given: Mapping[str, str]) -> wire.EvaluationQuery:
     try:
         return wire.EvaluationQuery.model_validate({k: v for k, v in given.items() if v.strip()})
     except ValidationError as error:
-        raise refused(error) from None
+        raise refused(error, wire.EvaluationQuery) from None

@@ -95,6 +95,7 @@ def detail(reader: Reader, tenant: str, id_: str) -> bytes:
         member("source", _text(row["source"])),
         member("grader", _json(row["grader_json"], "null")),
         member("files", _json(row["files_json"], "{}")),
+        member("prompt", _json(row["prompt_json"], "null")),
         *_output(row),
     )
 

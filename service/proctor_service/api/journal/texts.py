@@ -9,7 +9,7 @@ TEXTS: Mapping[str, str] = MappingProxyType(
     {
         "completion": "completion_text",
         "source": "source",
-        **{name: f"{name}_json" for name in ("grader", "files", "output", "failures")},
+        **{name: f"{name}_json" for name in ("grader", "files", "output", "failures", "prompt")},
     }
 )
 """The name of a text in a URL, and where a row has it."""

@@ -17,7 +17,7 @@ from proctor_service.journal.reading import Reader
 from proctor_service.journal.replay import why_not
 
 FILTERS = ("job", "step", "task", "tag", "signal", "verdict", "error", "reward", "text")
-_JSON = ("grader", "files", "output", "failures")
+_JSON = ("grader", "files", "output", "failures", "prompt")
 
 
 class Views:

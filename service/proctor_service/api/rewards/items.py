@@ -8,6 +8,7 @@ wire's request. An outcome becomes a line of the response.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from proctor_client.wire import (
     CommandGrader,
     Compiler,
     Grader,
+    Message,
     PytestGrader,
     RewardRequest,
     StdioGrader,
@@ -37,7 +39,7 @@ from proctor_service.api.rewards.checks import (
 )
 from proctor_service.errors import Failure, InvalidRequest, JudgeFailed
 from proctor_service.evaluate import Item, NoCode, Origin, Outcome
-from proctor_service.judge.extract import extract
+from proctor_service.judge.assemble import Around, program_in
 from proctor_service.judge.submission import Judgement, Submission, integrity_of, test_count
 from proctor_service.sandbox.environments.built import NO_ENVIRONMENTS, Environments
 from proctor_service.sandbox.interface import TESTS, Backend, Limits
@@ -194,6 +196,7 @@ class Translation:
     _limits: dict[tuple[int, str], Limits] = field(default_factory=dict)
     _checked_graders: set[int] = field(default_factory=set)
     _digests: dict[int, bytes] = field(default_factory=dict)
+    _prompts: dict[int, str] = field(default_factory=dict)
 
     async def entries(self) -> list[Entry]:
         """Return the items for all submissions. Raises InvalidRequest, naming the field."""
@@ -232,7 +235,9 @@ class Translation:
             limits = self.machine.limits(wanted, at, environment=environment)
             self._limits[id(wanted), environment] = limits
         text = completion_text(asked, where)
-        source = extract(text, request.extract, language)
+        rule = asked.extract or request.extract
+        around = Around.of(grader, asked, request)
+        source = program_in(text, rule, language, around)
         submission: Submission | NoCode
         key = None
         if source is None:
@@ -286,7 +291,13 @@ class Translation:
 
     def _origin(self, asked: WireSubmission, completion: str) -> Origin:
         request = self.request
-        return Origin(completion, request.extract, asked.id, asked.group, request.step)
+        rule = asked.extract or request.extract
+        prompt = request.prompt if asked.prompt is None else asked.prompt
+        shown = self._prompts.get(id(prompt), "")
+        if prompt is not None and not shown:
+            messages = prompt if isinstance(prompt, str) else [_set_fields(each) for each in prompt]
+            shown = self._prompts[id(prompt)] = json.dumps(messages)
+        return Origin(completion, rule, asked.id, asked.group, request.step, shown)
 
     def _key(self, submission: Submission) -> bytes:
         """Return the cache key: a digest of the tenant and of everything the judge sees.
@@ -315,6 +326,10 @@ class Translation:
             key.update(digest)
         key.update(submission.source.encode("utf-8", "surrogatepass"))
         return key.digest()
+
+
+def _set_fields(message: Message) -> dict[str, Any]:
+    return message.model_dump(exclude_unset=True)
 
 
 def _digest(value: BaseModel | Limits) -> bytes:

@@ -17,6 +17,7 @@ from proctor_service.api.rewards.items import Machine
 from proctor_service.api.rewards.routes import RewardHandler
 from proctor_service.errors import FileMissing, FileRefused, SandboxEnded
 from proctor_service.evaluate import Item, NoCode, Origin
+from proctor_service.judge.assemble import Around, assembled
 from proctor_service.judge.submission import (
     SOLUTION,
     Submission,
@@ -28,6 +29,7 @@ from proctor_service.judge.submission import (
 from proctor_service.sandbox.interface import Limits
 from proctor_service.scheduling.queue import FairQueue
 from proctor_service.sessions import Registry, Session
+from proctor_service.settings.languages import PYTHON
 
 GRADING_SECONDS = 600.0
 """Deadline of a waiting grading; after that the result has the error `deadline`, as in /reward."""
@@ -100,8 +102,9 @@ class Gradings:
             state = await self._registry.snapshot(*where)
         except FileRefused as refusal:
             return _nothing_to_judge(asked, session, refusal.message)
+        source = source_of(solution, asked.grader)
         return Submission(
-            source_of(solution, asked.grader),
+            assembled(source, PYTHON, Around.of(asked.grader, asked)),
             asked.grader,
             limits,
             asked.scoring,

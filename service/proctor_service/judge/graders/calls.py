@@ -39,7 +39,7 @@ async def judge(submission: Submission, grader: CallsGrader, backend: Sandboxes)
     else:  # in a thread, so the event loop stays free
         calls = await asyncio.to_thread(_encoded, grader)
     equality = Equality(grader.equality, Closeness.of(grader.tolerance))
-    plain_arrays = grader.equality == "json"
+    plain_arrays = grader.equality != "python"
     job = python_message(submission, "calls", count=len(calls), plain_arrays=plain_arrays)
     finished = await run_calls(backend, job, submission.limits, calls, submission.state)
     said = await parsed(finished, _FEW_LINES_BYTES, partial(understand, finished.lines, len(calls)))
@@ -72,8 +72,21 @@ def _encoded(grader: CallsGrader) -> list[bytes]:
             line = values.dumps([target, case.args, case.kwargs, IS_JSON])
         except ValueError:  # an integer with more digits than Python converts
             line = values.dumps([target, values.encode(case.args), values.encode(case.kwargs)])
+        if grader.equality == "apps" and any(isinstance(each, dict) for each in case.args):
+            args = [_with_integer_keys(each) for each in case.args]  # JSON has only texts as keys
+            line = values.dumps([target, values.encode(args), values.encode(case.kwargs)])
         lines.append(line)
     return lines
+
+
+def _with_integer_keys(value: Any) -> Any:
+    """Return an object with integers as keys, if all its keys are written as integers."""
+    if not isinstance(value, dict):
+        return value
+    try:
+        return {int(key): each for key, each in value.items()}
+    except ValueError:
+        return value
 
 
 def _tests(said: Said, grader: CallsGrader, equality: Equality) -> list[tuple[str, Raised | None]]:

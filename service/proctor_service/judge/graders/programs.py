@@ -7,7 +7,6 @@ once, in its own sandbox; the binaries then run in a fresh sandbox for each case
 from __future__ import annotations
 
 import asyncio
-import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,6 +27,7 @@ from proctor_service.guest.command import MAX_MADE_BYTES, NO_OUTPUT
 from proctor_service.judge import verdict as verdicts
 from proctor_service.judge.graders.compilers import Compilers, compiler_limits
 from proctor_service.judge.graders.separate_tests import Arranged, Parts, arranged, without_tests
+from proctor_service.judge.joining import joined
 from proctor_service.judge.rest import Wasted, left
 from proctor_service.judge.run import (
     Run,
@@ -46,9 +46,6 @@ from proctor_service.settings.languages import Language
 
 NOT_STARTED = b'["not started"]'  # a started program cannot report this
 _NO_CASE = StdioCase(stdout="")
-_FUTURE = re.compile(
-    r"(?:[ \t]*(?:#[^\n]*)?\n)*+(from __future__ import (?:\([^()]*\)|[^\n]*))[^\n]*\n?"
-)
 _STDOUT_AT_LEAST = 1 << 20
 _STDOUT_TIMES = 4
 _SHOWN_CHARACTERS = 200
@@ -84,7 +81,7 @@ class Program:
         if case.output_file is not None:
             given["output_file"] = case.output_file
         if self.argv is None and self.parts is not None:
-            source = _joined(self.parts.setup, self.parts.completion)
+            source = joined("python", self.parts.setup, self.parts.completion)
             submission = replace(self.submission, source=source)
             return python_message(submission, "tested", tests=self.parts.tests, end=end)
         if self.argv is None:
@@ -245,16 +242,6 @@ async def judge_command(
     return finished.judgement(
         verdict, passed=int(verdict == "passed"), total=1, message=text, integrity="in_process"
     )
-
-
-def _joined(setup: str, completion: str) -> str:
-    """Return setup and completion as one source, which begins with the imports from `__future__`."""
-    imports: list[str] = []
-    at = 0
-    while setup and (found := _FUTURE.match(completion, at)):
-        imports.append(found[1])
-        at = found.end()
-    return "\n".join([*imports, setup, completion[at:]]).lstrip("\n")
 
 
 async def prepare(

@@ -15,6 +15,15 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 
+from proctor_service.judge.joining import (
+    GO_IMPORT,
+    GO_PACKAGE,
+    RUST_INNER,
+    RUST_USE,
+    go_setup,
+    javascript_parts,
+    without_repeated,
+)
 from proctor_service.judge.submission import Judgement
 from proctor_service.settings.java_names import DEFAULT_NAME, java_names, scala_main
 from proctor_service.settings.languages import Language, Launcher
@@ -23,17 +32,7 @@ NAME = "PROCTOR_NAME"
 """Placeholder of an identifier that no completion can know."""
 _TEST_FILE = re.compile(r"\b(?:tests|launcher|program)\b")
 _GO_MAIN = re.compile(r"^func[ \t]+main[ \t]*\([ \t]*\)", re.MULTILINE)
-_GO_IMPORT = re.compile(
-    r"^import[ \t]*(?:\([^()]*\)|(?:[\w.]+[ \t]+)?\"[^\"\n]*\")[ \t]*;?[ \t]*$", re.MULTILINE
-)
-_GO_IMPORTED = re.compile(r"(?:[\w.]+[ \t]+)?(\"[^\"\n]*\")")
-_GO_PACKAGE = re.compile(r"^package[ \t]+\w+", re.MULTILINE)
 _RUST_MAIN = re.compile(r"^(?:pub(?:\([a-z]+\))?[ \t]+)?fn[ \t]+main\b", re.MULTILINE)
-_REQUIRE = re.compile(
-    r"^(?:const|let|var)[ \t]+[^=\n]+=[ \t]*require\([^()\n]*\)[ \t]*;?[ \t]*$", re.MULTILINE
-)
-_RUST_USE = re.compile(r"^(?:use|extern[ \t]+crate)[ \t][^\n]*;[ \t]*$", re.MULTILINE)
-_RUST_INNER = re.compile(r"(?:\s*+(?:#!\[[^\n]*\]|//[^\n]*+)[ \t]*+(?:\n|\Z))*+")
 _JVM_PACKAGE = re.compile(r"^[ \t]*package[ \t]+([\w.]+)", re.MULTILINE)
 _JAVA_TYPE = re.compile(r"\b(?:class|interface|enum|record)\s++((?!\d)[\w$]+)")
 _CSHARP_NAMESPACE = re.compile(r"\bnamespace\s+([\w.]+)")
@@ -120,9 +119,9 @@ def _interpreted(file: str) -> Callable[[Language, Parts, str], Arranged]:
 
 
 def _javascript(language: Language, parts: Parts, name: str) -> Arranged:
-    """Leave out of the completion what the setup has required by the same line: they share a scope."""
-    completion = _without_repeated(parts.completion, parts.setup, _REQUIRE)
-    return _interpreted("javascript.js")(language, replace(parts, completion=completion), name)
+    setup, completion = javascript_parts(parts.setup, parts.completion)
+    parts = replace(parts, setup=setup, completion=completion)
+    return _interpreted("javascript.js")(language, parts, name)
 
 
 def _typescript(language: Language, parts: Parts, name: str) -> Arranged:
@@ -162,46 +161,27 @@ def _go(language: Language, parts: Parts, name: str) -> Arranged:
     assert language.compile is not None
     solution = _GO_MAIN.sub(f"func {name}other()", parts.completion)
     made = {"a_launcher.go": launcher_text("go.go", name)}
-    if _GO_PACKAGE.search(parts.completion):
-        if _GO_IMPORT.sub("", parts.setup).strip():  # Go refuses imports without a use
+    if GO_PACKAGE.search(parts.completion):
+        if GO_IMPORT.sub("", parts.setup).strip():  # Go refuses imports without a use
             made["setup.go"] = _go_file(parts.setup)
         made["solution.go"] = solution
     else:
-        made["solution.go"] = _go_file(f"{_go_setup(parts.setup, solution)}\n{solution}")
+        made["solution.go"] = _go_file(f"{go_setup(parts.setup, solution)}\n{solution}")
     made["tests.go"] = _go_file(_GO_MAIN.sub(f"func {name}tests()", parts.tests))
     return Arranged(_replaced(language.compile, language.source, *made), language.run, made)
 
 
-def _go_setup(setup: str, completion: str) -> str:
-    """Return the setup without the packages that the completion imports itself, in one file with it."""
-    imported = {
-        path for found in _GO_IMPORT.findall(completion) for path in _GO_IMPORTED.findall(found)
-    }
-
-    def left(found: re.Match[str]) -> str:
-        each = [one[0] for one in _GO_IMPORTED.finditer(found[0][6:]) if one[1] not in imported]
-        return "".join(f"import {one}\n" for one in each)
-
-    return _GO_IMPORT.sub(left, setup)
-
-
-def _without_repeated(text: str, other: str, line: re.Pattern[str]) -> str:
-    """Return a text without those lines of this form that `other` has, too: they are left empty."""
-    lines = {each.strip() for each in other.splitlines()}
-    return line.sub(lambda found: "" if found[0].strip() in lines else found[0], text)
-
-
 def _go_file(text: str) -> str:
-    return text if _GO_PACKAGE.search(text) else f"package main\n{text}"
+    return text if GO_PACKAGE.search(text) else f"package main\n{text}"
 
 
 def _rust(language: Language, parts: Parts, name: str) -> Arranged:
     """Make the completion the crate: its macros reach the tests behind it, and not the launcher before it."""
     assert language.compile is not None
-    inner = _RUST_INNER.match(parts.completion)
+    inner = RUST_INNER.match(parts.completion)
     at = inner.end() if inner else 0
     head, body = parts.completion[:at], _RUST_MAIN.sub(f"fn {name}_other", parts.completion[at:])
-    setup = _without_repeated(parts.setup, parts.completion, _RUST_USE)
+    setup = without_repeated(parts.setup, parts.completion, RUST_USE)
     launcher = f'#[path = "launcher.rs"]\nmod {name}_launcher;'
     tests = f'#[path = "tests.rs"]\nmod {name};'
     main = f"fn main() -> ::std::process::ExitCode {{ {name}_launcher::main() }}"

@@ -7,7 +7,6 @@ are read from their files.
 from __future__ import annotations
 
 import gzip
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -16,11 +15,13 @@ from typing import Any
 
 import httpx
 
-from proctor_client.datasets.forms import Format
-from proctor_client.datasets.tasks import DatasetError
+from proctor_client.tasks.forms import Format
+from proctor_client.tasks.task import DatasetError
+from proctor_client.wire.long_integers import loads
 
 _TIMEOUT_SECONDS = 60.0
 _MXEVAL = "https://raw.githubusercontent.com/amazon-science/mxeval/main/data"
+_INFILLING = "https://raw.githubusercontent.com/openai/human-eval-infilling/master/data/HumanEval"
 _CODEGEEX = "https://raw.githubusercontent.com/THUDM/CodeGeeX/main/codegeex/benchmark/humaneval-x"
 _MBXP_FILES: Mapping[str, str] = MappingProxyType(
     {
@@ -78,6 +79,29 @@ CATALOG: Mapping[str, Source] = MappingProxyType(
             files=("hf://datasets/livecodebench/code_generation_lite/{split}*.jsonl",),
         ),
         "codecontests": Source("codecontests", repository="deepmind/code_contests"),
+        "codeforces": Source(
+            "codeforces", repository="open-r1/codeforces", configuration="verifiable"
+        ),
+        "synthetic-1": Source("verification", "train", repository="PrimeIntellect/SYNTHETIC-1"),
+        "acecode": Source("acecoder", "train", repository="TIGER-Lab/AceCode-87K"),
+        "kodcode": Source("kodcode", "train", repository="KodCode/KodCode-V1"),
+        "leetcode": Source("leetcode", repository="newfacade/LeetCodeDataset"),
+        **{
+            f"infilling-{name}": Source("infilling", files=(f"{_INFILLING}-{file}.jsonl.gz",))
+            for name, file in (
+                *(("single-line", "SingleLineInfilling"), ("multi-line", "MultiLineInfilling")),
+                *(("random-span", "RandomSpanInfilling"), ("light", "RandomSpanInfillingLight")),
+            )
+        },
+        **{
+            f"multiple-{name}": Source(
+                "multiple", repository="nuprl/MultiPL-E", configuration=f"humaneval-{name}"
+            )
+            for name in (
+                *("cpp", "go", "java", "js", "lua", "php", "pl", "r", "rb", "rs", "scala", "sh"),
+                "ts",
+            )
+        },
         **{
             f"humanevalx-{name}": Source(
                 "humanevalx",
@@ -98,18 +122,16 @@ CATALOG: Mapping[str, Source] = MappingProxyType(
 
 
 def source_of(name: str, form: Format | None = None) -> Source:
-    """Return the place of a data set: a name of CATALOG, or `owner/name` of the hub with a form.
+    """Return the place of a data set: a name of CATALOG, or `owner/name` of the hub.
 
-    Raises DatasetError.
+    Rows of the hub have a form, or by default the columns of task_from_row. Raises DatasetError.
     """
     known = CATALOG.get(name.lower())
     if known is not None:
         return known
     if "/" not in name:
         raise DatasetError(f"no data set {name!r}: the names are {', '.join(CATALOG)}")
-    if form is None:
-        raise DatasetError(f"{name}: which form do its rows have? give --format")
-    return Source(form, repository=name)
+    return Source(form or "columns", repository=name)
 
 
 def rows_of(name: str, source: Source, split: str | None) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -161,4 +183,4 @@ def _rows_of_web(addresses: list[str]) -> Iterator[dict[str, Any]]:
             content = gzip.decompress(content)
         for line in content.splitlines():
             if line.strip():
-                yield json.loads(line)
+                yield loads(line)

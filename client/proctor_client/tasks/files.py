@@ -18,10 +18,10 @@ from typing import Any, TextIO, cast
 
 from pydantic import ValidationError
 
-from proctor_client import wire
-from proctor_client.datasets.catalog import rows_of, source_of
-from proctor_client.datasets.forms import MAKERS, Format
-from proctor_client.datasets.tasks import Completion, DatasetError, Task
+from proctor_client.tasks.catalog import rows_of, source_of
+from proctor_client.tasks.forms import MAKERS, Format, form_of, said
+from proctor_client.tasks.task import Completion, DatasetError, MissingColumns, Task, submission_of
+from proctor_client.wire.long_integers import loads
 
 _COMPLETION_KEYS = ("completion", "solution")
 
@@ -43,6 +43,16 @@ def load_tasks(path: Path, form: Format) -> list[Task]:
     return tasks
 
 
+def form_of_file(path: Path) -> Format:
+    """Return the form of the rows of a file, by the fields of the first. Raises DatasetError."""
+    for place, row in rows_of_file(path):
+        try:
+            return form_of(row)
+        except MissingColumns as error:
+            raise DatasetError(f"{place}: {error}; or say the form with --format") from None
+    raise DatasetError(f"{path}: no rows")
+
+
 def load_named(
     name: str,
     form: Format | None = None,
@@ -52,7 +62,7 @@ def load_named(
 ) -> Named:
     """Return the problems of a data set, at most `limit` of them. Raises DatasetError.
 
-    `name` is one of proctor_client.datasets.catalog, or `owner/name` of the hub, with a form.
+    `name` is one of proctor_client.tasks.catalog, or `owner/name` of the hub, with a form.
     """
     source = source_of(name, form)
     left_out: list[str] = []
@@ -75,12 +85,11 @@ def _judgeable(
 def _task(form: Format, place: str, row: dict[str, Any]) -> Task:
     try:
         task = MAKERS[form](row, place)
-        wire.Submission.model_validate({**task.fields, "completion": task.reference or ""})
+        submission_of(task, task.reference or "")
     except ValidationError as error:
         raise DatasetError(f"{place}: {_first(error)}") from None
     except (KeyError, TypeError, ValueError) as error:
-        said = f"the field {error} is missing" if isinstance(error, KeyError) else error
-        raise DatasetError(f"{place}: {said}") from None
+        raise DatasetError(f"{place}: {said(error)}") from None
     return task
 
 
@@ -133,7 +142,7 @@ def rows_of_file(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                     continue
                 is_array = is_first and line.lstrip().startswith("[")
                 is_first = False
-                rows = json.loads(line + stream.read()) if is_array else [json.loads(line)]
+                rows = loads(line + stream.read()) if is_array else [loads(line)]
                 for place, row in enumerate(rows, 1 if is_array else number):
                     if not isinstance(row, dict):
                         raise DatasetError(f"{path}:{place}: not a JSON object")

@@ -1,0 +1,34 @@
+"""Tasks: rows, columns, ground truths and labels as the fields of a submission without its completion.
+
+`task.Task` is the value. Trainers, adapters, the command line and the compatible routes make tasks with
+these functions, and the judge puts a task and a completion together:
+
+| given | function |
+|---|---|
+| a row of a data set, with any of its columns | `forms.task_from_row` |
+| a ground truth, a label, `verification_info` | `ground_truth.task_of` |
+| a file of rows; a data set by its name | `files.load_tasks`, `files.load_named` |
+| a task and a completion | `task.submission_of` |
+
+| form | rows as in | grader |
+|---|---|---|
+| `mbpp`, `mbppplus` | google-research-datasets/mbpp, evalplus/mbppplus | `asserts` |
+| `humaneval`, `humanevalplus` | openai/openai_humaneval, evalplus/humanevalplus | `asserts` |
+| `infilling` | openai/human-eval-infilling | `asserts` |
+| `leetcode` | newfacade/LeetCodeDataset | `asserts` |
+| `bigcodebench`, `classeval` | bigcode/bigcodebench, FudanSELab/ClassEval | `asserts` with unittest |
+| `acecoder` | TIGER-Lab/AceCode-87K | `asserts` |
+| `kodcode` | KodCode/KodCode-V1 | `pytest` |
+| `cruxeval_output`, `cruxeval_input` | cruxeval-org/cruxeval | `asserts` |
+| `ds1000` | xlangai/DS-1000 | `pytest` |
+| `stdio` | programs with stdin and stdout | `stdio`; `calls` for functional cases |
+| `apps`, `taco` | codeparrot/apps, BAAI/TACO | `stdio`; `calls` for `fn_name` |
+| `livecodebench` | livecodebench/code_generation_lite | `stdio`; `calls` if functional |
+| `codecontests`, `codeforces` | deepmind/code_contests, open-r1/codeforces | `stdio` |
+| `verification` | PrimeIntellect/SYNTHETIC-1 | `stdio`; `calls` for `function_call` |
+| `humanevalx` | THUDM/humaneval-x | `exec` with tests; `asserts` for Python |
+| `mbxp` | mxeval/mbxp, mxeval/multi-humaneval | `exec` with tests; `asserts` for Python |
+| `multiple` | nuprl/MultiPL-E | `exec` with tests; `command` for Go |
+| `columns` | the columns of a reward function | the row's own |
+| `jsonl` | fields of a wire.Submission | the row's own |
+"""

@@ -1,0 +1,233 @@
+"""Forms of rows, the converter of each, and the task of a row in any form, by its columns.
+
+Trainers pass the columns of a data set, the command line rows of a file: `task_from_row` reads both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from types import MappingProxyType
+from typing import Literal
+
+from proctor_client.tasks import language_rows, program_rows, python_rows
+from proctor_client.tasks.fields import optional_text
+from proctor_client.tasks.ground_truth import task_of
+from proctor_client.tasks.statements import GRADER, TESTS, beside_of, task_from_tests
+from proctor_client.tasks.task import SUBMISSION_FIELDS, BadTask, MissingColumns, Row, Task, near
+
+Format = Literal[
+    "mbpp",
+    "mbppplus",
+    "humaneval",
+    "humanevalplus",
+    "bigcodebench",
+    "classeval",
+    "cruxeval_output",
+    "cruxeval_input",
+    "ds1000",
+    "stdio",
+    "apps",
+    "taco",
+    "livecodebench",
+    "codecontests",
+    "codeforces",
+    "verification",
+    "acecoder",
+    "kodcode",
+    "leetcode",
+    "infilling",
+    "humanevalx",
+    "mbxp",
+    "multiple",
+    "columns",
+    "jsonl",
+]
+
+
+GROUND_TRUTH = "ground_truth"
+GROUND_TRUTHS = (GROUND_TRUTH, "verification_info", "label", "test_cases", "reward_model", "answer")
+"""Columns with a ground truth, the first that a row has counts."""
+_REFERENCES = ("completion", "reference", "solution", "code")
+_JUDGING = (GRADER, *TESTS, *GROUND_TRUTHS)
+
+
+def task_from_row(row: Row) -> Task:
+    """Return the task of a row, in whichever form it is.
+
+    A column `grader` has a grader of the service, as a dict, or as JSON text, which Arrow leaves
+    unchanged; other columns with names of a submission's fields belong to the task, too. Rows in the
+    form of a known data set are read as such. Else `tests`, `test_list` or `test` are Python statements,
+    as a list or a text, optionally with `setup` or `test_setup_code`, `test_imports` and `entry_point`;
+    and `ground_truth`, `verification_info`, `label`, `test_cases`, `reward_model` or `answer` have a form of
+    proctor_client.tasks.ground_truth. Raises MissingColumns if no column defines the judging, and
+    BadTask if the values define no task.
+    """
+    form = None if row.get(GRADER) is not None else _known_form(row)
+    if form is not None:
+        try:
+            return MAKERS[form](row, "row:1")
+        except BadTask:
+            raise
+        except (KeyError, TypeError, ValueError) as error:
+            raise BadTask(f"{form}: {said(error)}") from None
+    if not any(name in row for name in _JUDGING):
+        raise MissingColumns(_missing(row))
+    if all(row.get(name) is None for name in (GRADER, *TESTS)):
+        for name in GROUND_TRUTHS:
+            if row.get(name) is not None:
+                return _of_ground_truth(row, name)
+    return task_from_tests(row)
+
+
+def _of_ground_truth(row: Row, name: str) -> Task:
+    try:
+        return task_of(row[name]).with_fields(beside_of(row))
+    except BadTask:
+        if name != "answer":
+            raise
+    raise MissingColumns(_missing(row))  # an answer in words or numbers, as in other data sets
+
+
+def task_from_ground_truth(row: Row) -> Task:
+    """Return the task of the row's `ground_truth`. Raises BadTask."""
+    return task_of(row.get(GROUND_TRUTH))
+
+
+def form_of(row: Row) -> Format:
+    """Return the form of a row of a file. Raises MissingColumns, with a near field for a typo."""
+    if row.get(GRADER) is not None:
+        return _with_grader(row)
+    known = _known_form(row)
+    if known is not None:
+        return known
+    if {"code", "input", "output"} <= row.keys():
+        raise MissingColumns("CRUXEval: say cruxeval_output or cruxeval_input with --format")
+    if any(row.get(name) is not None for name in _JUDGING) and not _has_cases(row):
+        with suppress(BadTask):  # an error of this row, and not of its form
+            task_from_row(row)
+        return "columns"
+    try:
+        program_rows.stdio(row, "row:1")
+    except (KeyError, TypeError, ValueError):
+        raise MissingColumns(_missing(row)) from None
+    return "stdio"
+
+
+def _with_grader(row: Row) -> Format:
+    unknown = [name for name in row if name not in (*SUBMISSION_FIELDS, "id", "completion")]
+    hints = [f"{name}{near(name, SUBMISSION_FIELDS)}" for name in unknown]
+    if any(":" in each for each in hints):
+        raise MissingColumns("; ".join(each for each in hints if ":" in each))
+    return "columns" if unknown else "jsonl"
+
+
+def said(error: Exception) -> str:
+    """Return the text of an error of a converter."""
+    return f"the field {error} is missing" if isinstance(error, KeyError) else str(error)
+
+
+def _known_form(row: Row) -> Format | None:
+    for form, fields in _FIELDS:
+        if all(row.get(name) is not None for name in fields) and (
+            "prompt" not in fields or isinstance(row["prompt"], str)
+        ):
+            return form
+    return None
+
+
+def _has_cases(row: Row) -> bool:
+    """Return True for tests with stdin and stdout, whose comparison the form `stdio` has in columns."""
+    return any(
+        isinstance(row.get(name), list) and all(isinstance(each, Mapping) for each in row[name])
+        for name in ("tests", "test_cases")
+    )
+
+
+def _jsonl(row: Row, place: str) -> Task:
+    name = row.get("id") or place.rpartition(":")[2]
+    fields = {key: value for key, value in row.items() if key not in ("id", "completion")}
+    if "grader" not in fields:
+        raise ValueError("no grader: every row needs one here")
+    return Task.of(fields, id=str(name), place=place, reference=row.get("completion"))
+
+
+def _columns(row: Row, place: str) -> Task:
+    known = None if row.get(GRADER) is not None else _known_form(row)
+    if known is not None:
+        return MAKERS[known](row, place)
+    name = next((row[key] for key in ("task_id", "id") if row.get(key) is not None), None)
+    origin = {
+        "id": place.rpartition(":")[2] if name is None else str(name),
+        "place": place,
+        "reference": next((row[key] for key in _REFERENCES if row.get(key) is not None), None),
+        "text": optional_text(row, "text", "prompt", "question"),
+    }
+    return task_from_row(row).with_fields(origin)
+
+
+MAKERS: Mapping[Format, Callable[[Row, str], Task]] = MappingProxyType(
+    {
+        "mbpp": python_rows.mbpp,
+        "mbppplus": python_rows.mbppplus,
+        "humaneval": python_rows.humaneval,
+        "humanevalplus": python_rows.humaneval,
+        "bigcodebench": python_rows.bigcodebench,
+        "classeval": python_rows.classeval,
+        "cruxeval_output": python_rows.cruxeval_output,
+        "cruxeval_input": python_rows.cruxeval_input,
+        "ds1000": python_rows.ds1000,
+        "stdio": program_rows.stdio,
+        "apps": program_rows.apps,
+        "taco": program_rows.apps,
+        "livecodebench": program_rows.livecodebench,
+        "codecontests": program_rows.codecontests,
+        "codeforces": program_rows.codeforces,
+        "verification": program_rows.verification,
+        "acecoder": python_rows.acecoder,
+        "kodcode": python_rows.kodcode,
+        "leetcode": python_rows.leetcode,
+        "infilling": python_rows.infilling,
+        "humanevalx": language_rows.humanevalx,
+        "mbxp": language_rows.mbxp,
+        "multiple": language_rows.multiple,
+        "columns": _columns,
+        "jsonl": _jsonl,
+    }
+)
+"""Converters of a row and its place, `file:line`. They raise KeyError, TypeError, ValueError."""
+
+
+_FIELDS: tuple[tuple[Format, tuple[str, ...]], ...] = (
+    ("livecodebench", ("public_test_cases", "private_test_cases")),
+    ("codeforces", ("official_tests",)),
+    ("codecontests", ("public_tests", "private_tests", "generated_tests")),
+    ("verification", ("verification_info",)),
+    ("ds1000", ("code_context",)),
+    ("bigcodebench", ("code_prompt", "test", "entry_point")),
+    ("classeval", ("test", "skeleton", "solution_code")),
+    ("mbppplus", ("test_list", "test")),
+    ("mbpp", ("test_list",)),
+    ("multiple", ("name", "language", "prompt", "tests", "stop_tokens")),
+    ("infilling", ("prompt", "suffix", "test", "entry_point")),
+    ("leetcode", ("prompt", "test", "entry_point", "starter_code")),
+    ("mbxp", ("language", "prompt", "test", "entry_point")),
+    ("humanevalx", ("prompt", "declaration", "test")),
+    ("humaneval", ("prompt", "test", "entry_point")),
+    ("kodcode", ("question", "test_info", "test")),
+    ("apps", ("input_output",)),
+    ("acecoder", ("question", "test_cases", "inferences")),
+)
+"""Fields of the rows of each form; the first form whose fields a row has is the row's."""
+
+
+def _missing(row: Row) -> str:
+    names = ", ".join(sorted(row)) or "none"
+    known = tuple(dict.fromkeys((*_JUDGING, *(name for _, names in _FIELDS for name in names))))
+    hints = [f"{each}{near(each, known)}" for each in sorted(row) if each not in known]
+    hints = [each for each in hints if ":" in each]
+    said = f"; {'; '.join(hints)}" if hints else ""
+    return (
+        f"no column says how to judge: one of {', '.join((GRADER, *TESTS))} is needed, or "
+        f"`task=` with a function of yours; the columns are: {names}{said}"
+    )

@@ -1,0 +1,140 @@
+"""Rows whose completions are Python: functions, classes, and what a call returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from proctor_client.tasks.fields import decoded, optional_text, text_of
+from proctor_client.tasks.ground_truth import task_of
+from proctor_client.tasks.preludes import PRELUDES
+from proctor_client.tasks.statements import beside_of, prompt_code_of, prompt_field, task_from_tests
+from proctor_client.tasks.task import Answer, Row, Task
+
+_ID_KEYS = ("task_id", "id", "question_id", "name")
+_TEXT_OF_DS1000 = """
+
+import pathlib as _pathlib
+import pytest as _pytest
+
+@_pytest.fixture
+def solution():
+    return _pathlib.Path("solution.py").read_text(encoding="utf-8")
+"""
+
+
+def mbpp(row: Row, place: str) -> Task:
+    """MBPP: a function, and statements that test it."""
+    tests = {name: row.get(name) for name in ("test_imports", "test_setup_code")}
+    task = task_from_tests({**tests, "test_list": row["test_list"], **beside_of(row)})
+    text = optional_text(row, "text", "prompt", "question")
+    return _named(task, row, place, row.get("code"), text)
+
+
+def mbppplus(row: Row, place: str) -> Task:
+    """MBPP+ of EvalPlus: `test` is one program, `test_list` the few tests of MBPP."""
+    return mbpp({**row, "test_list": [text_of(row, "test")]}, place)
+
+
+def humaneval(row: Row, place: str) -> Task:
+    """HumanEval, also HumanEval+: a function that goes on from a prompt."""
+    prompt = text_of(row, "prompt")
+    code = prompt_code_of(row)
+    task = _continued(row, [text_of(row, "test")], code)
+    return _named(task, row, place, row.get("canonical_solution"), prompt)
+
+
+def infilling(row: Row, place: str) -> Task:
+    """HumanEval-Infilling: the middle of a function, between a prompt and a suffix."""
+    task = _continued(row, [row["test"]], text_of(row, "prompt"))
+    task = task.with_fields({"suffix_code": text_of(row, "suffix")})
+    return _named(task, row, place, row.get("canonical_solution"), None)
+
+
+def leetcode(row: Row, place: str) -> Task:
+    """LeetCodeDataset: a method of `class Solution`; `prompt` has imports and helpers."""
+    task = _continued(row, [text_of(row, "test")], row.get("prompt") or PRELUDES["leetcode"])
+    text = optional_text(row, "query", "problem_description")
+    return _named(task, row, place, row.get("completion"), text)
+
+
+def kodcode(row: Row, place: str) -> Task:
+    """KodCode: a module of pytest, which imports the functions from `solution`."""
+    test = text_of(row, "test" if "test" in row else "test_code")
+    task = task_from_tests({"test": test, **beside_of(row)})
+    text = optional_text(row, "question", "instruction")
+    return _named(task, row, place, row.get("solution", row.get("response")), text)
+
+
+def acecoder(row: Row, place: str) -> Task:
+    """AceCoder: a list of assert statements."""
+    task = task_of(decoded(row, "test_cases")).with_fields(beside_of(row))
+    return _named(task, row, place, None, optional_text(row, "question"))
+
+
+def bigcodebench(row: Row, place: str) -> Task:
+    """BigCodeBench: test cases of unittest for a function that `code_prompt` begins."""
+    task = _continued(row, [text_of(row, "test")], text_of(row, "code_prompt"))
+    text = optional_text(row, "instruct_prompt", "complete_prompt")
+    return _named(task, row, place, row.get("canonical_solution"), text)
+
+
+def classeval(row: Row, place: str) -> Task:
+    """ClassEval: test cases of unittest for a class."""
+    told = row.get("import_statement") or []
+    imports = [told] if isinstance(told, str) else map(str, told)
+    task = Task(
+        grader={"kind": "asserts", "tests": [text_of(row, "test")]}, prelude="\n".join(imports)
+    )
+    return _named(task, row, place, row.get("solution_code"), optional_text(row, "skeleton"))
+
+
+def cruxeval_output(row: Row, place: str) -> Task:
+    """CRUXEval-O: the literal that a call of `f` returns."""
+    expected = text_of(row, "output")
+    task = Task(
+        grader={"kind": "asserts", "tests": [f"assert answer() == {expected}"]},
+        answer=Answer(of_arguments=False),
+    )
+    return _named(task, row, place, expected, None)
+
+
+def cruxeval_input(row: Row, place: str) -> Task:
+    """CRUXEval-I: arguments with which `f` returns a known value."""
+    code, reference = text_of(row, "code"), f"f({text_of(row, 'input')})"
+    test = f"args, kwargs = answer()\nassert f(*args, **kwargs) == {text_of(row, 'output')}"
+    task = Task(
+        grader={"kind": "asserts", "tests": [test], "setup": code},
+        answer=Answer(of_arguments=True, code=code),
+    )
+    return _named(task, row, place, reference, None)
+
+
+def ds1000(row: Row, place: str) -> Task:
+    """DS-1000: code that its own `test_execution(solution)` puts in the place of `[insert]`.
+
+    The tests run the text of the completion in their own process, so the result is `in_process`.
+    """
+    told = row.get("metadata")
+    name = told.get("problem_id") if isinstance(told, Mapping) else None
+    files = {"test_ds1000.py": text_of(row, "code_context") + _TEXT_OF_DS1000}
+    name = place.rpartition(":")[2] if name is None else name
+    return Task(
+        grader={"kind": "pytest", "files": files},
+        id=f"DS-1000/{name}",
+        place=place,
+        reference=row.get("reference_code"),
+        text=optional_text(row, "prompt"),
+    )
+
+
+def _continued(row: Row, tests: list[str], prompt: str | None) -> Task:
+    """Return a task whose completions may go on with a prompt; before a class it is a prelude."""
+    entry_point = text_of(row, "entry_point")
+    grader = {"kind": "asserts", "tests": tests, "entry_point": entry_point}
+    return Task(grader=grader, **beside_of(row)).with_fields({prompt_field(entry_point): prompt})
+
+
+def _named(task: Task, row: Row, place: str, reference: str | None, text: str | None) -> Task:
+    found = next((row[key] for key in _ID_KEYS if row.get(key) is not None), None)
+    name = place.rpartition(":")[2] if found is None else str(found)
+    return task.with_fields({"id": name, "place": place, "reference": reference, "text": text})

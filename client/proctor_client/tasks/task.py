@@ -1,0 +1,123 @@
+"""Tasks: all that is known of a problem before a completion comes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+
+if TYPE_CHECKING:
+    from proctor_client import wire
+
+Completion: TypeAlias = str | list[dict[str, Any]]
+Row: TypeAlias = Mapping[str, Any]
+
+
+class DatasetError(ValueError):
+    """Raised for an unreadable file and for an unusable row; the message names the row."""
+
+
+class BadTask(ValueError):
+    """Raised for a row that cannot be judged. Its completions get no reward, rather than 0.0."""
+
+
+class MissingColumns(ValueError):
+    """Raised when no column of the data set defines the judging of a completion."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Completion that is a Python expression, rather than a program.
+
+    The expression is the value of a call, or with `of_arguments` a call of `function` whose arguments
+    count. `code` defines the names that an answer with arguments may use.
+    """
+
+    of_arguments: bool
+    function: str = "f"
+    code: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """Fields of a wire.Submission that judge a completion, as values of JSON, and their origin.
+
+    `id` and `place` (`file:line`) name the row. `reference` is the row's own solution. `text` is the
+    text for a policy; None without one. `answer` is set if completions are no programs.
+    """
+
+    grader: Mapping[str, Any] | None = None
+    language: str = "python"
+    prelude: str | None = None
+    prompt_code: str | None = None
+    suffix_code: str | None = None
+    compiler: Mapping[str, Any] | None = None
+    files: Mapping[str, str] = field(default_factory=dict)
+    limits: Mapping[str, Any] | None = None
+    scoring: str | None = None
+    negative_control: str | None = None
+    extract: str | Mapping[str, Any] | None = None
+    environment: str | None = None
+    prompt: Any = None
+    group: str | None = None
+    id: str = ""
+    place: str = ""
+    reference: Completion | None = None
+    text: str | None = None
+    answer: Answer | None = None
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], **origin: Any) -> Self:
+        """Return the task with these fields of a submission. Raises BadTask for an unknown field."""
+        for name in given:
+            if name not in SUBMISSION_FIELDS:
+                raise BadTask(f"{name}: no field of a submission{near(name, SUBMISSION_FIELDS)}")
+        return cls(**{name: value for name, value in given.items() if value is not None}, **origin)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields of the submission that are not at their default."""
+        return {
+            name: value
+            for name in SUBMISSION_FIELDS
+            if (value := getattr(self, name)) is not None and value != _DEFAULTS.get(name)
+        }
+
+    def with_fields(self, changed: Mapping[str, Any]) -> Self:
+        """Return the same task with other values of these attributes, such as `id` and `limits`."""
+        return dataclasses.replace(self, **changed)
+
+
+SUBMISSION_FIELDS: tuple[str, ...] = tuple(
+    each.name
+    for each in dataclasses.fields(Task)
+    if each.name not in ("id", "place", "reference", "text", "answer")
+)
+"""Names of the fields of a wire.Submission that belong to its task."""
+_DEFAULTS: Mapping[str, Any] = {"language": "python", "files": {}}
+
+TaskOf: TypeAlias = Callable[[Row], Task | Mapping[str, Any]]
+"""Function from a row to its task, or to the fields of a task; it raises BadTask."""
+
+
+def fields_of(made: Task | Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the fields of a submission that a TaskOf has returned."""
+    return made.fields if isinstance(made, Task) else made
+
+
+def submission_of(
+    task: Task, completion: Completion, *, id: str | None = None, group: str | None = None
+) -> wire.Submission:
+    """Return the submission of a completion. Raises pydantic's ValidationError for an invalid task."""
+    from proctor_client import wire
+
+    named = {name: value for name, value in (("id", id), ("group", group)) if value is not None}
+    return wire.Submission.model_validate({**named, **task.fields, "completion": completion})
+
+
+def near(name: str, names: tuple[str, ...]) -> str:
+    """Return `: did you mean `x`?` for the nearest of the names, or an empty text."""
+    found = get_close_matches(name, names, 1)
+    return f": did you mean {found[0]}?" if found else ""

@@ -1,0 +1,272 @@
+"""The program of a completion: what its task puts around the code. Pure, no I/O.
+
+A task may have a prelude, which comes before any program, and code of a prompt that the completion goes on
+with, as in HumanEval. Then the completion is one of three:
+
+- A body: it follows the prompt's code. Its indentation is repaired if it is missing.
+- A whole definition of the function, or of the class around it: the prompt's code before its own
+  definition stays, with the imports and helpers there.
+- A method alone, of a class that the prompt begins: it takes the place of the prompt's method.
+
+With code behind it, a completion fills in the middle: blanks at its edges count, and lines of the prompt or
+of the suffix that it repeats are left out.
+
+The service's own process parses, so only programs up to MAX_PARSED_CHARACTERS are parsed; of a longer one
+the indentation stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+from proctor_client.wire import Code, Extract, Grader
+from proctor_service.judge.definitions import continued, with_definition, without_last_lines
+from proctor_service.judge.extract import extract, without_thoughts
+from proctor_service.judge.joining import joined
+from proctor_service.judge.syntax import syntax_tree
+from proctor_service.settings.languages import PYTHON
+
+MAX_PARSED_CHARACTERS = 16 * 1024
+
+_OPENED = re.compile(r"^(?:(?:async[ \t]+)?def|class)[ \t]+([^\W\d]\w*)", re.MULTILINE)
+"""Matches `def f` and `class Solution` at the beginning of a line."""
+_METHOD = re.compile(r"^([ \t]+)(?:async[ \t]+)?def[ \t]+([^\W\d]\w*)", re.MULTILINE)
+"""Matches `    def f` in a class."""
+_ONE_METHOD = re.compile(
+    r"(?:[ \t]*(?:@[^\n]*)?\n)*+([ \t]*)(?:async[ \t]+)?def[ \t]+([^\W\d]\w*)[ \t]*\(\s*(?:self|cls)\b"
+)
+"""Matches a text that begins with `def f(self`."""
+MAX_REPEATED_LINES = 200
+MAX_PLACES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What a task puts around the code of a completion, and the name of what the completion defines.
+
+    `entry_point`: `f`, `Solution().f` or `Solution.f`; None if the grader names none.
+    """
+
+    prelude: str = ""
+    prompt_code: str = ""
+    suffix_code: str = ""
+    entry_point: str | None = None
+
+    @classmethod
+    def of(cls, grader: Grader, *given: Code) -> Around:
+        """Return what the first of these models that has a field says of it."""
+
+        def first(name: str) -> str:
+            values = (getattr(each, name) for each in given)
+            return next((value for value in values if value is not None), "")
+
+        entry_point = getattr(grader, "entry_point", None)
+        return cls(first("prelude"), first("prompt_code"), first("suffix_code"), entry_point)
+
+    @property
+    def continues(self) -> bool:
+        """True if a completion may be a part of a program."""
+        return bool(self.prompt_code.strip() or self.suffix_code.strip())
+
+
+NOTHING = Around()
+
+
+def program_in(text: str, rule: Extract, language: str, around: Around = NOTHING) -> str | None:
+    """Return the program of a completion; None for a completion without code.
+
+    Where the prompt's code comes before it, a text without a fence may be a body, which no rule of the
+    extraction takes for code. The prompt may have opened the fence, which the text then closes.
+    """
+    if not around.continues:
+        code = extract(text, rule, language)
+        return code if code is None else assembled(code, language, around)
+    answer = text if rule == "none" else without_thoughts(text)
+    before_fence = answer.partition("\n```")[0]
+    if rule == "auto" and language == PYTHON and before_fence.lstrip("\n").startswith((" ", "\t")):
+        program = assembled(before_fence, language, around)
+        if _is_python(program):
+            return program
+    code = extract(text, rule, language)
+    if code is not None:
+        return assembled(code, language, around, answer)
+    for body in dict.fromkeys((before_fence, answer)):
+        program = assembled(body, language, around) if body.strip() else ""
+        is_readable = language != PYTHON or len(program) > MAX_PARSED_CHARACTERS
+        if program and (is_readable or _is_python(program)):
+            return program
+    return None
+
+
+def assembled(code: str, language: str, around: Around = NOTHING, text: str = "") -> str:
+    """Return the program of extracted code, or of the file of a sandbox. An empty one stays empty.
+
+    `text`: what the code was extracted from, where it may have lost its indentation.
+    """
+    if not code.strip():
+        return code
+    if around.continues and language == PYTHON:
+        code = _python(code, around, text)
+    elif around.continues:
+        code = _other(code, language, around, text)
+    return joined(language, around.prelude, code)
+
+
+def _as_written(code: str, text: str) -> str:
+    """Return the code with the indentation that it has in the text: a part of a program needs it.
+
+    The extraction takes common indentation away, or that of the first line.
+    """
+    first = code.partition("\n")[0]
+    if not first.strip() or first[:1] in " \t":
+        return code
+    places = re.finditer(rf"^([ \t]+){re.escape(first)}", text, re.MULTILINE)
+    for found in deque(places, MAX_PLACES):
+        for indented in (_each_line(found[1], code), found[1] + code):
+            if text.startswith(indented, found.start()):
+                return indented
+    return code
+
+
+def _other(code: str, language: str, around: Around, text: str) -> str:
+    prompt, suffix, name = around.prompt_code, around.suffix_code, around.entry_point
+    whole = with_definition(language, prompt, code, name)
+    if whole is not None:
+        return whole
+    code = _without_sides(_as_written(code, text), prompt, suffix)
+    return continued(language, prompt, code, suffix)
+
+
+# ---------------------------------------------------------------- Python
+
+
+def _python(code: str, around: Around, text: str) -> str:
+    prompt, suffix = around.prompt_code, around.suffix_code
+    as_method = _as_method(prompt, code)
+    if as_method is not None:
+        return as_method
+    opened, names = _last_opened(prompt), _names(around.entry_point)
+    defined = {_normal(each) for each in _OPENED.findall(code)}
+    is_defined = bool(names & defined) or any(_assigns(code, each) for each in names)
+    if opened is not None and (opened[0] in defined or (is_defined and not _is_python(prompt))):
+        return joined(PYTHON, without_last_lines(prompt[: opened[1]], ("@",)), code)
+    if is_defined:
+        return joined(PYTHON, prompt, code)
+    code = _without_sides(_as_written(code, text), prompt, suffix)
+    return _continued(prompt, code, suffix)
+
+
+def _as_method(prompt: str, code: str) -> str | None:
+    """Return the program of a method without its class, which the prompt has begun; else None."""
+    found = _ONE_METHOD.match(code)
+    if found is None:
+        return None
+    for place in reversed(list(_METHOD.finditer(prompt))):
+        if place[2] == found[2]:
+            indent = "" if found[1] else place[1]
+            return without_last_lines(prompt[: place.start()], ("@",)) + _each_line(indent, code)
+    return None
+
+
+def _normal(name: str) -> str:
+    return unicodedata.normalize("NFKC", name)
+
+
+def _names(entry_point: str | None) -> set[str]:
+    """Return the class and the function of an entry point."""
+    return {_normal(each) for each in re.findall(r"[^\W\d]\w*", entry_point or "")}
+
+
+def _last_opened(prompt: str) -> tuple[str, int] | None:
+    """Return the name and the place of the last definition in the first column, if any."""
+    last = deque(_OPENED.finditer(prompt), 1)
+    return (_normal(last[0][1]), last[0].start()) if last else None
+
+
+def _assigns(code: str, name: str) -> bool:
+    """Return True for a line such as `f = cache(g)` in the first column."""
+    return re.search(rf"^{name}[ \t]*(?::[^=\n]+)?=(?!=)", code, re.MULTILINE) is not None
+
+
+def _continued(prompt: str, code: str, suffix: str) -> str:
+    """Return the first way to put the parts together that Python can parse, or else the plain one."""
+    plain = prompt + code + suffix
+    is_within_line = bool(prompt.rpartition("\n")[2].strip())
+    if (suffix or is_within_line) and _is_python(plain):
+        return plain
+    beginnings = dict.fromkeys((prompt, prompt.rstrip(" \t")))
+    if is_within_line:
+        beginnings[f"{prompt}\n"] = None
+    for body in _indented(prompt, code):
+        for beginning, end in product(beginnings, ("", "\n") if suffix else ("",)):
+            whole = beginning + body + end + suffix
+            if _is_python(whole):
+                return whole
+    return plain
+
+
+def _indented(prompt: str, body: str) -> Iterator[str]:
+    """Yield ways in which a body may be indented: as it is, if its first line has blanks before it."""
+    if not body.startswith((" ", "\t")):
+        last = prompt.rstrip().rpartition("\n")[2]
+        indent = last[: len(last) - len(last.lstrip())] + ("    " if last.endswith(":") else "")
+        rest = body.partition("\n")[2].splitlines()
+        if all(line.startswith((" ", "\t")) or not line.strip() for line in rest):
+            yield f"{indent or '    '}{body}"
+        yield _each_line(indent or "    ", body)
+    yield body
+
+
+def _each_line(indent: str, text: str) -> str:
+    lines = text.splitlines(keepends=True)
+    return "".join(indent + line if line.strip() else line for line in lines)
+
+
+def _is_python(source: str) -> bool:
+    if len(source) > MAX_PARSED_CHARACTERS:
+        return False
+    try:
+        syntax_tree(source)
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return False
+    return True
+
+
+# ---------------------------------------------------------------- the middle
+
+
+def _without_sides(code: str, prompt: str, suffix: str) -> str:
+    """Return a middle without the last lines of the prompt and the first ones of the suffix.
+
+    Only whole lines are compared, with their indentation; blank ones count for nothing.
+    """
+    if not suffix.strip():
+        return code
+    lines = code.splitlines(keepends=True)
+    places = [index for index, line in enumerate(lines) if line.strip()]
+    whole = [lines[index].rstrip() for index in places]
+    before = _whole_lines(prompt if prompt.endswith("\n") else prompt.rpartition("\n")[0])
+    repeated = _overlap(before, whole)
+    if repeated:
+        lines[: places[repeated - 1] + 1] = []
+        return _without_sides("".join(lines), "", suffix)
+    behind = _whole_lines(suffix if suffix[:1].isspace() or code.endswith("\n") else "")
+    repeated = _overlap(whole, behind)
+    if repeated:
+        lines[places[-repeated] :] = []
+    return "".join(lines)
+
+
+def _whole_lines(text: str) -> list[str]:
+    return [line.rstrip() for line in text.splitlines() if line.strip()]
+
+
+def _overlap(first: list[str], second: list[str]) -> int:
+    """Return how many of the last lines of one list are the first ones of the other."""
+    most = min(len(first), len(second), MAX_REPEATED_LINES)
+    return next((n for n in range(most, 0, -1) if first[-n:] == second[:n]), 0)
