@@ -9,7 +9,6 @@ honest snapshot always fits.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -165,12 +164,16 @@ async def run(
         begin(sandbox, Job(job, limits, keep_stdout_bytes), state)
         if data:
             sandbox.send(data)
-        ended = await sandbox.ended()
-        lines = []
-        while (line := await sandbox.receive()) is not None:
-            lines.append(line)
-        finished = Run(tuple(lines), ended, sandbox.id)
+        finished = await _finished(sandbox)
     return check_outcome(finished, says_began=says_began)
+
+
+async def _finished(sandbox: Sandbox) -> Run:
+    ended = await sandbox.ended()
+    lines = []
+    while (line := await sandbox.receive()) is not None:
+        lines.append(line)
+    return Run(tuple(lines), ended, sandbox.id)
 
 
 async def run_calls(
@@ -180,18 +183,16 @@ async def run_calls(
 
     Raises as `run`.
     """
+    unsent = iter(calls)
     async with backend.lease(room_for(limits, state)) as sandbox:
-        begin(sandbox, Job(job, limits, takes_turns=True), state)
-        unsent = iter(calls)
-        for call in itertools.islice(unsent, 1):
-            sandbox.send(call)
-        lines = []
-        while (line := await sandbox.receive()) is not None:
-            lines.append(line)
-            if line.startswith(_ANSWERS) and (following := next(unsent, b"")):
-                sandbox.send(following)
-        finished = Run(tuple(lines), await sandbox.ended(), sandbox.id)
-    return check_outcome(finished)
+
+        def on_line(line: bytes) -> None:
+            if line.startswith(_ANSWERS) and (call := next(unsent, b"")):
+                sandbox.send(call)
+
+        begin(sandbox, Job(job, limits, takes_turns=True, on_line=on_line), state)
+        sandbox.send(next(unsent))
+        return check_outcome(await _finished(sandbox))
 
 
 async def opening(sandbox: Sandbox) -> tuple[bytes, ...]:
