@@ -17,7 +17,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from proctor_client import wire
 from proctor_client._answers import summary_of
@@ -65,7 +64,7 @@ class RewardOrder:
         """The most that the call adds to a request, in bytes: each submission gets the options."""
         return len(self.content) * len(self.request.submissions)
 
-    @cached_property
+    @property  # a `cached_property` of Python 3.11 has a lock, which a fork would leave held
     def options(self) -> str:
         """The options that calls in one request share."""
         return self.request.model_dump_json(exclude={"submissions", *_OF_EACH})

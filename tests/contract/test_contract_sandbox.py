@@ -297,6 +297,30 @@ async def test_who_takes_turns_idles_in_its_own_alone(place: Place) -> None:
 
 
 @asked
+async def test_lines_are_heard_as_they_arrive_and_answered(place: Place) -> None:
+    calls = [f'["f",["l",{n}],["d"]]\n'.encode() for n in range(3)]
+    source = "def f(n): return 2 * n"
+    job = message("python", mode="calls", source=source, files={}, count=len(calls))
+    heard: list[bytes] = []
+    async with place.backend.lease(LIMITS) as sandbox:
+
+        def on_line(line: bytes) -> None:
+            heard.append(line)
+            if line.startswith(b'["value",') and calls:
+                sandbox.send(calls.pop(0))
+
+        sandbox.begin(Job(job, LIMITS, takes_turns=True, on_line=on_line))
+        sandbox.send(calls.pop(0))
+        await sandbox.ended()
+        received = []
+        while (line := await sandbox.receive()) is not None:
+            received.append(line)
+    assert heard == received
+    answers = [b'["value",0,0]', b'["value",1,2]', b'["value",2,4]']
+    assert received == [b"!began", b'["loaded"]', *answers, b'["done"]']
+
+
+@asked
 async def test_each_test_has_its_own_time_within_that_of_all(place: Place) -> None:
     source = """
 import time

@@ -73,25 +73,22 @@ class Judge:
             # Python accepts a byte order mark in files but rejects one in text.
             submission = replace(submission, source=submission.source[1:])
         grader = submission.grader
+        analysis = await self._analysed(grader) if isinstance(grader, AssertsGrader) else None
+        integrity = integrity_of(grader) if analysis is None else analysis.level
         try:
             judgement = await with_rest(self._by_grader, submission, backend)
         except Unfit as unfit:
             judgement = unfit.judgement
         except (JobTooLong, ValueTooLarge):
             judgement = _too_large(submission)
-        integrity = integrity_of(grader)
-        if (
-            isinstance(grader, AssertsGrader)
-            and (await self._analysed(grader)).level == "in_process"
-        ):
-            integrity = "in_process"
         return replace(judgement, integrity=integrity)
 
     async def _by_grader(self, submission: Submission, backend: Sandboxes) -> Judgement:
         compilers, languages = self._compilers, self._compilers.languages
         match submission.grader:
             case AssertsGrader() as grader:
-                return await self._judge_asserts(submission, grader, backend)
+                analysis = await self._analysed(grader)
+                return await self._judge_asserts(submission, grader, backend, analysis)
             case CallsGrader() as grader:
                 return await calls.judge(submission, grader, backend)
             case StdioGrader() as grader:
@@ -111,13 +108,13 @@ class Judge:
                 return await harbor.judge(submission, grader, backend)
 
     async def _judge_asserts(
-        self, submission: Submission, grader: AssertsGrader, backend: Sandboxes
+        self,
+        submission: Submission,
+        grader: AssertsGrader,
+        backend: Sandboxes,
+        analysis: Analysis,
     ) -> Judgement:
-        """Judge by test statements; only the tests decide the level (`judge/analysis/levels.py`).
-
-        Raises InvalidTask when tests or setup are broken by themselves.
-        """
-        analysis = await self._analysed(grader)
+        """Judge by test statements; only the tests decide the level (`judge/analysis/levels.py`)."""
         if analysis.level == "in_process":
             judgement = await in_process.judge_shared(submission, grader, backend, analysis)
             return replace(judgement, level="shared")

@@ -9,7 +9,6 @@ honest snapshot always fits.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -27,8 +26,6 @@ T = TypeVar("T")
 
 _BEGAN, _LOADED = BEGAN.rstrip(b"\n"), LOADED.rstrip(b"\n")
 _ANSWERS = (b'["value",', b'["raised",')
-_MOST_REPORTS = 100_000  # read as they come, and their size; the sandbox bounds what stays unread
-_MOST_REPORTS_BYTES = 32 << 20
 _ROOM_STEP_MB = 64  # few disk sizes, so sandboxes with a snapshot are easier to reuse
 _MOST_PADDING_BYTES = 64 << 20  # one page for each file a sandbox may hold
 _LONGER_AT_MOST = 8  # a file's header in the archive against the page of the file on disk
@@ -170,29 +167,24 @@ async def run(
     limits of time. A submission that forges lines gains the limits of all tests together, at most.
     """
     async with backend.lease(room_for(limits, state)) as sandbox:
-        begin(sandbox, Job(job, limits, keep_stdout_bytes), state)
+
+        def on_line(_: bytes) -> None:
+            sandbox.begin_test()
+
+        heard = on_line if reports_tests else None
+        begin(sandbox, Job(job, limits, keep_stdout_bytes, on_line=heard), state)
         if data:
             sandbox.send(data)
-        lines = await _reports(sandbox) if reports_tests else []
-        ended = await sandbox.ended()
-        while (line := await sandbox.receive()) is not None:
-            lines.append(line)
-        finished = Run(tuple(lines), ended, sandbox.id)
+        finished = await _finished(sandbox)
     return check_outcome(finished, says_began=says_began)
 
 
-async def _reports(sandbox: Sandbox) -> list[bytes]:
-    """Return the lines of a program as they come, up to a bound; with each, a test begins."""
-    lines: list[bytes] = []
-    size_bytes = 0
-    while len(lines) < _MOST_REPORTS and size_bytes < _MOST_REPORTS_BYTES:
-        line = await sandbox.receive()
-        if line is None:
-            break
-        sandbox.begin_test()
+async def _finished(sandbox: Sandbox) -> Run:
+    ended = await sandbox.ended()
+    lines = []
+    while (line := await sandbox.receive()) is not None:
         lines.append(line)
-        size_bytes += len(line)
-    return lines
+    return Run(tuple(lines), ended, sandbox.id)
 
 
 async def run_calls(
@@ -203,24 +195,19 @@ async def run_calls(
     Each call has its own limits of time, and so has a load of the program that takes long. Raises as
     `run`.
     """
+    unsent = iter(calls)
     async with backend.lease(room_for(limits, state)) as sandbox:
-        begin(sandbox, Job(job, limits, takes_turns=True), state)
-        unsent = iter(calls)
-        for call in itertools.islice(unsent, 1):
-            sandbox.send(call)
-        lines: list[bytes] = []
-        loaded = False
-        while (line := await sandbox.receive()) is not None:
-            if line == _LOADED and lines == [_BEGAN] and not loaded:
+
+        def on_line(line: bytes) -> None:
+            if line.startswith(_ANSWERS) and (call := next(unsent, b"")):
                 sandbox.begin_test()
-                loaded = True
-                continue
-            lines.append(line)
-            if line.startswith(_ANSWERS) and (following := next(unsent, b"")):
+                sandbox.send(call)
+            elif line == _LOADED:
                 sandbox.begin_test()
-                sandbox.send(following)
-        finished = Run(tuple(lines), await sandbox.ended(), sandbox.id, loaded)
-    return check_outcome(finished)
+
+        begin(sandbox, Job(job, limits, takes_turns=True, on_line=on_line), state)
+        sandbox.send(next(unsent))
+        return check_outcome(await _finished(sandbox))
 
 
 async def opening(sandbox: Sandbox) -> tuple[bytes, ...]:
@@ -240,10 +227,10 @@ def check_outcome(finished: Run, *, says_began: bool = True) -> Run:
     lines = finished.lines
     first = lines[0] if lines else b""
     if first == _BEGAN:
+        loaded = lines[1:2] == (_LOADED,)
         fault = _second_item(lines[-1], b'["broken",')
-        return replace(
-            finished, lines=lines[1:] if fault is None else lines[1:-1], fault=fault or ""
-        )
+        lines = lines[1 + loaded : len(lines) - (fault is not None)]
+        return replace(finished, lines=lines, loaded=loaded, fault=fault or "")
     why = _second_item(first, b'["unfit",')
     if why is not None:
         text = f"its files could not be put in place: {why}"[:2000]

@@ -158,12 +158,14 @@ class Job:
     of stored stdout bytes above `Limits.output_kb`, for jobs whose answer is on stdout.
     `takes_turns`: after each line sent, the program waits for a reply, and this wait is excluded
     from idle time. A line starting with `!` is an out-of-band message, which expects no reply.
+    `on_line` is called in the event loop with each line as it arrives; `receive` returns it, too.
     """
 
     message: bytes
     limits: Limits
     keep_stdout_bytes: int = 0
     takes_turns: bool = False
+    on_line: Callable[[bytes], None] | None = None
 
 
 class Sandbox(Protocol):

@@ -39,6 +39,8 @@ from proctor_service.judge.analysis.names import Names, star_names
 from proctor_service.judge.analysis.suite import Source, Suite, nodes_of
 from proctor_service.judge.entry_points import target_of
 
+_MOST_CALLS = 50_000  # a sandbox's answers are kept until it ends (`sandbox/linux/channel.py`)
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedTest:
@@ -81,6 +83,8 @@ def plan_calls(suite: Suite, names: Names) -> Plan:
     if not all(test.calls for test in tests):
         raise NotPlannable("a test calls nothing")
     calls = planner.calls.lines()
+    if len(calls) > _MOST_CALLS:
+        raise NotPlannable("too many calls")
     weight = sum(map(len, calls)) + planner.calls.weights.spent
     return Plan(calls, setup, tuple(tests), tuple(planner.imports), weight)
 

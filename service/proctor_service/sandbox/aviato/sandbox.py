@@ -21,6 +21,7 @@ class AviatoSandbox:
 
     def begin(self, job: Job) -> None:
         """See `Sandbox.begin`."""
+        self._execution.on_line = job.on_line
         self._execution.begin(
             job.limits,
             self._flood_bytes,

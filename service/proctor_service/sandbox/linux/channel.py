@@ -38,6 +38,7 @@ class Lines:
         self._unsent_bytes = 0
         self._wanted: asyncio.Future[None] | None = None
         self._drained: asyncio.Future[None] | None = None
+        self.on_line: Callable[[bytes], None] | None = None  # called when a line is queued
 
     async def receive(self) -> bytes | None:
         """Return the next line, or None after the last."""
@@ -68,9 +69,12 @@ class Lines:
         self._line += end
         if others:
             self._unread_bytes -= len(others)
-            self._lines.append(bytes(self._line))
+            whole = bytes(self._line)
             self._line = bytearray(others.pop())
-            self._lines.extend(others)
+            for line in (whole, *others):
+                self._lines.append(line)
+                if self.on_line is not None:
+                    self.on_line(line)
         return self._unread_bytes <= _UNREAD_BYTES and len(self._lines) <= _UNREAD_LINES
 
     def _wake(self) -> None:
@@ -198,6 +202,7 @@ class Channel(Lines, ABC):
         """Stop reading and sending; received lines stay readable."""
         if self.open:
             self.open = False
+            self.on_line = None  # it refers to the sandbox, which reference counts are to free
             self.poller.remove(self._socket.fileno())
             if self._unsent:
                 self._loop.remove_writer(self._socket.fileno())

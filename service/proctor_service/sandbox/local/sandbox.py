@@ -78,6 +78,7 @@ class LocalSandbox(Channel):
         err.room = limits.output_kb << 10
         self.started_at = time.monotonic()
         self.turns = TurnClock() if job.takes_turns else None
+        self.on_line = job.on_line
         self.listen()
         for stream in self._streams:
             stream.listen()

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from proctor_service.errors import StartError
 from proctor_service.sandbox.local.bundle import BOOT, start_message
-from proctor_service.sandbox.local.zygote import BIND_NOW
+from proctor_service.sandbox.local.fork_server import BIND_NOW
 
 START_SECONDS = 60.0
 _END_SECONDS = 5.0

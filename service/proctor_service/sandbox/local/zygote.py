@@ -18,8 +18,6 @@ from ..linux import kernel
 from . import fork_server, image_root
 
 _MOST_DESCRIPTORS = 8
-BIND_NOW = "LD_BIND_NOW"
-"""Variable for the zygote: symbols are bound once, and not again in each sandbox, which costs pages."""
 
 
 def main(
@@ -29,7 +27,6 @@ def main(
     warm_up: Callable[[], None],
 ) -> None:
     """Fork fork servers until the service closes the socket; return only inside a sandbox."""
-    os.environ.pop(BIND_NOW, None)
     _forget_inherited_signals()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps; the service holds pidfds
     image = fork_server.image_of(config)
