@@ -148,3 +148,34 @@ def test_limits_that_a_program_used_up_are_a_timeout_also_by_a_deadline(service:
     item = {"completion": "while True: pass", "grader": cases, "limits": {"cpu_seconds": 0.3}}
     (result,) = ask(service, item, deadline_seconds=15)
     assert (result["verdict"], result["reward"]) == ("timeout", 0.0), result
+
+
+FORGING = """
+import os, stat, time
+for channel in range(3, 1024):
+    try:
+        if stat.S_ISSOCK(os.fstat(channel).st_mode):
+            break
+    except OSError:
+        pass
+end = time.process_time()
+while True:
+    os.write(channel, b'["value",0,1]\\n')
+    end += 0.05
+    while time.process_time() < end:
+        pass
+"""
+
+
+def test_a_program_that_forges_reports_has_the_time_of_all_tests_at_most(service: Service) -> None:
+    limits = {"cpu_seconds": 0.5, "total_cpu_seconds": 1.0}
+    rows = {
+        kind: {"completion": FORGING, "grader": grader, "limits": limits}
+        for kind, grader in graders(NUMBERS).items()
+    }
+    for kind, result in results_of(service, rows).items():
+        verdict = (
+            "failed" if kind == "test sandbox" else "timeout"
+        )  # ended at its first forged line
+        assert (result["verdict"], result["reward"]) == (verdict, 0.0), (kind, result)
+        assert result["usage"]["cpu_seconds"] < 2.0, (kind, result)
