@@ -96,19 +96,20 @@ def program_in(text: str, rule: Extract, language: str, around: Around = NOTHING
     if code is not None:
         return assembled(code, language, around, answer)
     for body in dict.fromkeys((before_fence, answer)):
-        program = assembled(body, language, around) if body.strip() else ""
+        program = assembled(body, language, around)
         is_readable = language != PYTHON or len(program) > MAX_PARSED_CHARACTERS
-        if program and (is_readable or _is_python(program)):
+        if program.strip() and (is_readable or _is_python(program)):
             return program
     return None
 
 
 def assembled(code: str, language: str, around: Around = NOTHING, text: str = "") -> str:
-    """Return the program of extracted code, or of the file of a sandbox. An empty one stays empty.
+    """Return the program of extracted code, or of the file of a sandbox. A blank one stays as it is,
+    but for a blank middle.
 
     `text`: what the code was extracted from, where it may have lost its indentation.
     """
-    if not code.strip():
+    if not code or not (code.strip() or around.suffix_code):
         return code
     if around.continues and language == PYTHON:
         code = _python(code, around, text)
