@@ -19,6 +19,7 @@ _TYPED = re.compile(
     r"[ \t]*+(?!return\b|else\b|throw\b|new\b)[\w:<>,\[\]&*.? \t]*[\w>\]&*][ \t&*]+"
 )
 """Matches `    static std::vector<int> `, before the name of a function."""
+_PARAMETERS = r"[ \t]*+\((?:[^()]|\([^()]{0,200}\)){0,500}+\)[^;{}()]{0,200}\{"  # `(int n) const {`
 MAX_TYPE_CHARACTERS = 300
 MAX_CLOSED_CHARACTERS = 64 * 1024
 MAX_DEFINITIONS = 1000
@@ -96,7 +97,7 @@ def _definitions(language: str, name: str, text: str) -> list[int]:
 
 def _typed(text: str, name: str = r"\w+") -> Iterator[tuple[str, int]]:
     """Yield the name and the place of each function with a type before it, as in `int f(`."""
-    found_names = re.finditer(rf"(?<![\w.$])({name})[ \t]*+\(", text)
+    found_names = re.finditer(rf"(?<![\w.$])({name}){_PARAMETERS}", text)
     for found in islice(found_names, MAX_DEFINITIONS):
         end = found.start()
         least = max(end - MAX_TYPE_CHARACTERS, 0)
