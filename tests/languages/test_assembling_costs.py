@@ -12,7 +12,8 @@ PIECES = [
     " ", "\n", " x ", "x\n", "    x\n", "const\n", "const f : ", "const {", "import {", "import (\n", "f(",
     "f( \n",
     "a f(", "int f(a)\n", "/*", '"\\', '\\"', "'", "{", "}\n", "from __future__ import (\n", "use std::x\n",
-    "#![a]\n", "<? ", "?> ", "def f", "def f\n", "@a\n", "class A\n", 'const a = require("a")\n', "package a;\n",
+    "#![a]\n", "<? ", "?> ", "def f", "def f\n", "@a\n", "class A\n", 'const a = require("a")\n',
+    "package a;\n",
     "```\n",
 ]  # fmt: skip
 LANGUAGES = [

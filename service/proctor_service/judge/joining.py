@@ -83,7 +83,7 @@ def go_setup(setup: str, completion: str) -> str:
     return GO_IMPORT.sub(left, setup)
 
 
-def javascript_parts(before: str, code: str) -> tuple[str, str]:
+def _javascript_parts(before: str, code: str) -> tuple[str, str]:
     """Return both sources without a name that both declare by `require`: they share a scope.
 
     The completion leaves out a line that the other has, too; the other a name that the completion
@@ -187,7 +187,7 @@ def _rust(before: str, code: str) -> str:
 
 
 def _javascript(before: str, code: str) -> str:
-    return _plain(*javascript_parts(before, code))
+    return _plain(*_javascript_parts(before, code))
 
 
 _PHP = _hoisted(
