@@ -350,7 +350,7 @@ def from_validation(
 
     The message omits the values, because they may be whole programs.
     """
-    found = []
+    found: list[str] = []
     for each in cause.errors(include_url=False, include_context=False, include_input=False):
         is_unknown = each["type"] == "extra_forbidden" and len(found) < _LISTED_FIELDS
         said = unknown_field(model, each["loc"]) if is_unknown else each["msg"]

@@ -6,6 +6,7 @@ never repeat or contradict those of the completion.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -82,7 +83,7 @@ def go_setup(setup: str, completion: str) -> str:
     return GO_IMPORT.sub(left, setup)
 
 
-def javascript_parts(before: str, code: str) -> tuple[str, str]:
+def _javascript_parts(before: str, code: str) -> tuple[str, str]:
     """Return both sources without a name that both declare by `require`: they share a scope.
 
     The completion leaves out a line that the other has, too; the other a name that the completion
@@ -176,14 +177,17 @@ def _rust(before: str, code: str) -> str:
     module = ""
     if names:
         public = "\n".join(f"pub {each}" for each in names)
-        module = f"#[allow(unused_imports)]\nmod prelude_names {{\n{public}\n}}\n"
-        module += "#[allow(unused_imports)]\nuse prelude_names::*;\n"
+        name = (
+            f"names_{hashlib.blake2b(public.encode('utf-8', 'replace'), digest_size=6).hexdigest()}"
+        )
+        module = f"#[allow(unused_imports)]\nmod {name} {{\n{public}\n}}\n"
+        module += f"#[allow(unused_imports)]\nuse {name}::*;\n"
         before = _RUST_STANDARD.sub("", before)
     return f"{inner[0]}{own[0]}{module}{before.strip()}\n{code}"
 
 
 def _javascript(before: str, code: str) -> str:
-    return _plain(*javascript_parts(before, code))
+    return _plain(*_javascript_parts(before, code))
 
 
 _PHP = _hoisted(

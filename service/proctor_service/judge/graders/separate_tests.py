@@ -18,10 +18,10 @@ from importlib.resources import files
 from proctor_service.judge.joining import (
     GO_IMPORT,
     GO_PACKAGE,
+    REQUIRE,
     RUST_INNER,
     RUST_USE,
     go_setup,
-    javascript_parts,
     without_repeated,
 )
 from proctor_service.judge.submission import Judgement
@@ -119,9 +119,9 @@ def _interpreted(file: str) -> Callable[[Language, Parts, str], Arranged]:
 
 
 def _javascript(language: Language, parts: Parts, name: str) -> Arranged:
-    setup, completion = javascript_parts(parts.setup, parts.completion)
-    parts = replace(parts, setup=setup, completion=completion)
-    return _interpreted("javascript.js")(language, parts, name)
+    """Leave out of the completion what the setup has required by the same line: they share a scope."""
+    completion = without_repeated(parts.completion, parts.setup, REQUIRE)
+    return _interpreted("javascript.js")(language, replace(parts, completion=completion), name)
 
 
 def _typescript(language: Language, parts: Parts, name: str) -> Arranged:
