@@ -44,6 +44,7 @@ def test_proctor_rewards_what_is_honest_and_nothing_else(service: Service, tmp_p
         ("open-instruct", 15),
         ("skypilot", 12),
         ("slime", 15),
+        ("code-judge", 4),
     ],
 )
 def test_so_do_the_compatible_routes_that_get_tests_and_code_apart(

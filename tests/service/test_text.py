@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from proctor_service.judge.text import EXACT, Closeness, Compare, Comparison
 
-MODES: tuple[Compare, ...] = ("tokens", "lines", "exact")
+MODES: tuple[Compare, ...] = ("tokens", "lines", "trimmed", "exact")
 
 
 def by(compare: Compare, tolerance: float) -> Comparison:
@@ -32,6 +32,10 @@ SAME: list[tuple[Compare, float, str, str]] = [
     ("lines", 0, "a b  \nc\r\n\n\n", "a b\nc"),
     ("lines", 0, "", "\n\n"),
     ("lines", 1e-3, "x = 0.5001 m", "x = 0.5 m"),
+    ("trimmed", 0, "\n  a b\t\r\n\n c ", "a b\nc"),
+    ("trimmed", 0, "\n", ""),
+    ("trimmed", 1e-6, " 1  2.50\n10 11", "1 2.5\n 10\t11"),
+    ("trimmed", 1e-6, "x = 2.50", "x = 2.5"),
     ("exact", 0, "a\n", "a\n"),
     ("exact", 1e-3, "", ""),
 ]
@@ -65,6 +69,10 @@ DIFFERENT: list[tuple[Compare, float, str, str]] = [
     ("lines", 0, " a", "a"),
     ("lines", 0, "a\n\nb", "a\nb"),
     ("lines", 1e-3, "0.5  1", "0.5 1"),
+    ("trimmed", 0, "1 2", "1\n2"),
+    ("trimmed", 0, "*   *", "* *"),
+    ("trimmed", 1e-6, "x  2.5", "x 2.5"),
+    ("trimmed", 1e-6, "1 2 3", "1 23"),
     ("exact", 0, "a", "a\n"),
     ("exact", 0, "a\r\n", "a\n"),
     ("exact", 1.0, "1", "1.0"),

@@ -116,7 +116,20 @@ def _compatible() -> list[Route]:
     item = {"prompt": "p", "response": FENCED, "tests": ["assert double(2) == 4"], "setup_code": ""}
     query = {"query": [f"p{FENCED}"], "prompts": ["p"], "labels": ['["assert double(2) == 4"]']}
     label = {"prompt": "p", "response": FENCED, "label": '["assert double(2) == 4"]'}
+    program = {
+        "type": "python", "solution": "print(1)", "input": None, "expected_output": "1",
+        "sub_id": "a", "options": {"a": "b"},
+    }  # fmt: skip
+    batch = {"type": "batch", "submissions": [program, program], "sub_id": "b"}
     return [
+        *(Route("POST", f"/compat/{path}", [program]) for path in ("run", "judge")),
+        *(
+            Route("POST", f"/compat/{path}/{kind}", [batch])
+            for path in ("run", "judge")
+            for kind in ("batch", "long-batch")
+        ),
+        Route("GET", "/compat/ping"),
+        Route("GET", "/compat/status"),
         Route("POST", "/compat/run_code", [run, {"code": "print(1)"}, {**run, "language": "bash"}]),
         Route("POST", "/compat/run_jupyter", [notebook]),
         Route(

@@ -14,6 +14,8 @@ CLOSE: Mapping[str, float] = {"absolute": 1e-8, "relative": 1e-5}
 """Tolerance of numpy's `allclose`, by which APPS, TACO and PRIME compare numbers that programs print."""
 _DECIMALS: Mapping[str, float] = {"relative": 1e-15}
 """LiveCodeBench compares the numbers of a line as decimals: 1.0 is 1, and 0.33 is not 0.333."""
+LINES = "trimmed"
+"""All four harnesses compare line by line, without the white space around a line."""
 _PYTHON = frozenset({"python", "python3", "py"})
 
 
@@ -49,7 +51,8 @@ def contest(
         equality: Equality = "json" if form == "livecodebench" else "apps"
         grader = calls_of(function, inputs, outputs, equality=equality, in_class=in_class)
     else:
-        grader = programs_of(inputs, outputs, _DECIMALS if form == "livecodebench" else CLOSE)
+        tolerance = _DECIMALS if form == "livecodebench" else CLOSE
+        grader = {**programs_of(inputs, outputs, tolerance), "compare": LINES}
     return Task(
         grader=grader,
         language="python" if is_python else language,

@@ -136,8 +136,10 @@ class StdioGrader(_Grader):
 
     kind: Literal["stdio"]
     cases: list[StdioCase] = Field(min_length=1, max_length=4096)
-    compare: Literal["tokens", "lines", "exact"] = Field(
-        "tokens", description="`tokens`: words between ASCII white space."
+    compare: Literal["tokens", "lines", "trimmed", "exact"] = Field(
+        "tokens",
+        description="`tokens`: words between ASCII white space. `trimmed`: lines without white space at "
+        "both ends, and without blank lines.",
     )
     ignore_case: bool = Field(False, description="Letters in upper and lower case are equal.")
     tolerance: _Tolerance = Field(0.0, union_mode="left_to_right", description=_TOLERANCE)

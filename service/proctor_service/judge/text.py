@@ -1,8 +1,10 @@
 """Comparison of a program's output with the expected output.
 
 `tokens`: the words between ASCII white space. `lines`: line by line, without trailing white space and
-trailing blank lines. `exact`: every character, whatever the closeness. Two integers are equal or
-different. Any other pair of numbers may differ as far as the `Closeness` says.
+trailing blank lines. `trimmed`: line by line, without white space at both ends of a line and without
+blank lines; with a closeness, any white space between the numbers of a line is the same. `exact`:
+every character, whatever the closeness. Two integers are equal or different. Any other pair of numbers
+may differ as far as the `Closeness` says.
 
 A model may read the text of a difference. The text therefore quotes the program's own output, and
 the expected output only with `reveal`. All functions take time linear in the two texts.
@@ -20,7 +22,7 @@ from typing import Literal
 
 from proctor_client.wire import Tolerance
 
-Compare = Literal["tokens", "lines", "exact"]
+Compare = Literal["tokens", "lines", "trimmed", "exact"]
 
 _NUMBER = re.compile(
     r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?|[+-]?inf(?:inity)?|nan", re.I | re.A
@@ -126,6 +128,8 @@ class Comparison:
             return [word.decode("utf-8", "surrogatepass") for word in words]
         if self.compare == "lines":
             return [line.rstrip(_BLANKS) for line in text.rstrip(_BLANKS).split("\n")]
+        if self.compare == "trimmed":
+            return [line for each in text.split("\n") if (line := each.strip(_BLANKS))]
         return text.split("\n")
 
     def _is_same_part(self, got: str, wanted: str) -> bool:
@@ -138,6 +142,8 @@ class Comparison:
         ours, theirs = _SPACES.split(got), _SPACES.split(wanted)
         if len(ours) != len(theirs):
             return False
+        if self.compare == "trimmed" and all(map(_NUMBER.fullmatch, theirs[::2])):
+            ours, theirs = ours[::2], theirs[::2]  # without what is between the words
         return all(
             one == other or self._is_close(one, other)
             for one, other in zip(ours, theirs, strict=True)

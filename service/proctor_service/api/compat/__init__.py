@@ -11,6 +11,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 from starlette.routing import Route
 
+from proctor_service.api.compat.code_judge import Program, ProgramBatch, code_judge_routes
 from proctor_service.api.compat.handler import CompatHandler
 from proctor_service.api.compat.open_instruct import TestProgram, open_instruct_routes
 from proctor_service.api.compat.open_r1 import ExecuteBatch, open_r1_routes
@@ -31,6 +32,8 @@ COMPAT_BODIES: tuple[type[BaseModel], ...] = (
     BatchReward,
     RemoteRm,
     GetReward,
+    Program,
+    ProgramBatch,
 )
 
 
@@ -49,6 +52,7 @@ def compat_routes(handler: CompatHandler) -> APIRouter:
         skypilot_routes,
         slime_routes,
         openrlhf_routes,
+        code_judge_routes,
     ):
         found = service(handler)
         paths += [route.path for route in found.routes if isinstance(route, Route)]

@@ -47,6 +47,7 @@ from proctor_service.settings.languages import language_named
 
 log = logging.getLogger(__name__)
 
+A = TypeVar("A")
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
 
@@ -61,18 +62,19 @@ FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.25, 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class ClientProfile(Generic[M]):
+class ClientProfile(Generic[A]):
     """Behaviour of a service's clients, and the answers for them.
 
     `wait_seconds`: the clients' wait for an answer, minus a margin. `come_back`: the answer after
     which the clients retry. `insist_seconds`: time in which the service first retries its own
-    failures.
+    failures. `patience_seconds`: time limit of the work, even if its client still retries.
     """
 
     job: str
-    wait_seconds: Callable[[M], float]
-    come_back: Callable[[Request, M, Failure | Refusal], Awaitable[Response]]
+    wait_seconds: Callable[[A], float]
+    come_back: Callable[[Request, A, Failure | Refusal], Awaitable[Response]]
     insist_seconds: float = 3.0
+    patience_seconds: float = PATIENCE_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,16 @@ class CompatHandler:
         )
         self.running: set[Job[Value[Any]]] = set()
 
+    @property
+    def queued(self) -> int:
+        """Number of accepted items that wait."""
+        return self._queue.queued
+
+    @property
+    def slots(self) -> int:
+        """Number of evaluations at once."""
+        return self._queue.slots
+
     async def serve(
         self,
         request: Request,
@@ -120,16 +132,31 @@ class CompatHandler:
         profile: ClientProfile[M],
     ) -> Response:
         """Answer a request with the JSON value returned by `do`. Raises Refusal and Failure."""
+        return await self.serve_parsed(request, partial(parse_body, model), do, profile)
+
+    async def serve_parsed(
+        self,
+        request: Request,
+        parse: Callable[[bytearray], Awaitable[A]],
+        do: Callable[[A, RequestContext], Coroutine[Any, Any, Any]],
+        profile: ClientProfile[A],
+        bodies: int = 1,
+    ) -> Response:
+        """Answer as `serve`, with an own parser of bodies, which may keep the bytes.
+
+        `bodies`: the body may have so many times the bytes of any other. A Response that `do`
+        returns is the answer itself.
+        """
         clock = self._queue.clock
         begun, hold_seconds = clock(), _hold_seconds(request)
-        body = await read_body(request, self.machine.settings.max_body_mb)
-        asked = await parse_body(model, body)
+        body = await read_body(request, bodies * self.machine.settings.max_body_mb)
+        asked = await parse(body)
         tenant: str = request.state.tenant
         environment = self._environment(request)
         name = await name_any_request(tenant, f"{request.url.path} {environment}", body)
         if hold_seconds is None:
             hold_seconds = min(profile.wait_seconds(asked), LONGEST_HOLD_SECONDS)
-        deadline = begun + max(PATIENCE_SECONDS, hold_seconds)
+        deadline = begun + max(profile.patience_seconds, hold_seconds)
         job = request.query_params.get("job", profile.job)[:200]
         asker = Asker(tenant, job or profile.job, deadline)
         context = RequestContext(asker, profile.insist_seconds, begun + hold_seconds, environment)
@@ -145,7 +172,10 @@ class CompatHandler:
             if not done:
                 self._pending.put(name, work, ENTRY_BYTES)
                 return await profile.come_back(request, asked, Overloaded("it is not done yet"))
-            return Response(encode(value_of(work)), media_type="application/json")
+            value = value_of(work)
+            if isinstance(value, Response):
+                return value
+            return Response(encode(value), media_type="application/json")
         except (ClientDisconnect, asyncio.CancelledError):
             work.cancel(CLIENT_GONE)
             raise

@@ -4,6 +4,9 @@ Its client treats every answer except a 200, and every broken connection, as a r
 client asks again in a single case: it follows redirects. So the service holds a request for as long
 as the client waits, then redirects to the same address. Each redirect starts a new wait, and
 `requests` follows 30 redirects. The work continues meanwhile.
+
+Programs with input and output are judged as by LiveCodeBench, whose harness open-instruct uses: behind its
+imports, and with its comparison of outputs.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from proctor_client import wire
+from proctor_client.tasks.preludes import PRELUDES
 from proctor_service.api.compat.form import MOST_TESTS, PREFIX, Form, documented, limits
 from proctor_service.api.compat.handler import ClientProfile, CompatHandler, Judged, RequestContext
 from proctor_service.api.compat.packed_tests import check_size, unpacked
@@ -26,7 +30,7 @@ from proctor_service.errors import Failure, InvalidRequest, InvalidTask, Overloa
 
 JOB = "open_instruct"
 SPARE_SECONDS = 4.0
-TOLERANCE = 1e-9  # open-instruct treats `1.0` and `1.00` as equal
+TOLERANCE = wire.Tolerance(relative=1e-15)  # open-instruct compares decimals: 1.0 is 1.00
 BETWEEN_TRIES_SECONDS = 1.0
 """Delay of a redirect after a failure: 30 redirects then last longer than a restart."""
 
@@ -76,7 +80,7 @@ async def _asserts(
 ) -> dict[str, Any]:
     found = await asyncio.to_thread(_checked, _ASSERTS, asked.tests)
     graders = [wire.AssertsGrader(kind="asserts", tests=[test]) for test in found]
-    return await _judged(handler, asked, graders, context)
+    return await _judged(handler, asked, graders, None, context)
 
 
 async def _stdio(
@@ -87,17 +91,19 @@ async def _stdio(
         wire.StdioGrader(
             kind="stdio",
             cases=[wire.StdioCase(stdin=_text(test.input), stdout=_text(test.output))],
+            compare="trimmed",
             tolerance=TOLERANCE,
         )
         for test in found
     ]
-    return await _judged(handler, asked, graders, context)
+    return await _judged(handler, asked, graders, PRELUDES["livecodebench"], context)
 
 
 async def _judged(
     handler: CompatHandler,
     asked: TestProgram,
     graders: Sequence[wire.Grader],
+    prelude: str | None,
     context: RequestContext,
 ) -> dict[str, Any]:
     if not graders:
@@ -106,6 +112,7 @@ async def _judged(
         submissions=[
             wire.Submission(completion=asked.program, grader=grader) for grader in graders
         ],
+        prelude=prelude,
         limits=limits(handler.machine.settings, asked.max_execution_time),
         extract="none",
     )

@@ -1,8 +1,10 @@
 """SandboxFusion's /submit for CommonOJDataset: a completion, and expected output for each input.
 
 The code is extracted as in /reward. The `stdio` grader judges each case in its own sandbox, and the
-expected output stays outside of the sandbox. The service refuses a request with its own extraction
-code, because this code would run in the service.
+expected output stays outside of the sandbox. Outputs are compared as in SandboxFusion: line by line,
+in any letter case, and numbers relative to the expected ones; but a wrong integer is wrong here,
+however large. The service refuses a request with its own extraction code, because this code would run
+in the service.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from proctor_service.judge.extract import extract
 from proctor_service.judge.submission import Judgement
 
 DATASET_TYPE = "CommonOJDataset"
-TOLERANCE = 1e-5
+TOLERANCE = wire.Tolerance(absolute=1e-15, relative=1e-5)
 WAIT_SECONDS = 600.0  # the clients wait without a limit
 MOST_SHOWN_CHARACTERS = 1000
 
@@ -156,6 +158,8 @@ def _request(
             grader=wire.StdioGrader(
                 kind="stdio",
                 cases=[wire.StdioCase(stdin=case.input.stdin, stdout=case.output.stdout)],
+                compare="trimmed",
+                ignore_case=True,
                 tolerance=TOLERANCE,
             ),
         )

@@ -142,6 +142,25 @@ def slime(client: httpx.Client, entry: Entry) -> bool | None:
     return None if answer is None else _number(answer) >= 1.0
 
 
+def code_judge(client: httpx.Client, entry: Entry) -> bool | None:
+    """`/judge/long-batch`: a program for each case, with its expected output."""
+    _without_limits(entry)
+    programs = [
+        {
+            "type": "python",
+            "solution": _code(entry),
+            "input": case["stdin"],
+            "expected_output": case["stdout"],
+        }
+        for case in _cases(entry)
+    ]
+    answer = _post(client, "/judge/long-batch", {"type": "batch", "submissions": programs})
+    results = [] if answer is None else answer.get("results", [])
+    if not results or any(each.get("reason") == "queue_timeout" for each in results):
+        return None
+    return all(each.get("success") is True for each in results)
+
+
 WIRES: Mapping[str, Judge] = {
     "sandboxfusion": sandbox_fusion,
     "sandboxfusion-submit": sandbox_fusion_submit,
@@ -149,6 +168,7 @@ WIRES: Mapping[str, Judge] = {
     "open-instruct": open_instruct,
     "skypilot": skypilot,
     "slime": slime,
+    "code-judge": code_judge,
 }
 
 
