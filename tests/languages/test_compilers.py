@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness import Service
+from harness import Service, running_service
 from judging import ask, judge, stdio
+
+from proctor_service.settings import Settings
 
 RANGES = """\
 #include <bits/stdc++.h>
@@ -91,9 +93,10 @@ def test_what_the_service_does_not_allow_is_refused_with_what_it_allows(service:
             assert answer.json()["error"]["message"].startswith(where + message), answer.text
 
 
-def test_a_standard_that_the_compiler_lacks_is_an_invalid_task(service: Service) -> None:
-    service.app.state.proctor.machine.settings.compiler_flags.append("-std=c++99")
+def test_a_standard_that_the_compiler_lacks_is_an_invalid_task() -> None:
+    settings = Settings(workers="0", compiler_flags=["-std=c++99"])
     item = {"completion": STANDARD, "language": "cpp", "grader": stdio(("", ""))}
-    (result,) = ask(service, {**item, "compiler": {"standard": "c++99"}})
+    with running_service(settings, judge=None) as service:
+        (result,) = ask(service, {**item, "compiler": {"standard": "c++99"}})
     assert result["error"]["reason"] == "invalid_task"
     assert "does not take c++99" in result["error"]["message"]

@@ -18,7 +18,7 @@ from pydantic import SecretStr
 from scripted_sandboxes import ROOMY
 from waits import WAIT_SECONDS
 
-from proctor_client.wire import Call, CallsGrader, ExecGrader, StdioCase, StdioGrader
+from proctor_client.wire import Call, CallsGrader, ExecGrader, StdioCase, StdioGrader, Tolerance
 from proctor_service.errors import (
     FileMissing,
     FileRefused,
@@ -389,6 +389,10 @@ def test_few_bytes_of_graders_are_kept() -> None:
         deep = [deep]
     calls = CallsGrader(kind="calls", entry_point="f", cases=[Call(args=[deep], expected=deep)])
     assert graders.decode(graders.encode(calls)) == calls
+    case = StdioCase(stdout=["1", "2"], argv=["a"], files={"b": "c"}, output_file="d")
+    stdio = StdioGrader(kind="stdio", cases=[case], tolerance=Tolerance(absolute=1e-3))
+    found = graders.decode(graders.encode(stdio))
+    assert (found, repr(found)) == (stdio, repr(stdio))
 
 
 def test_a_process_that_cannot_start_stops_the_service() -> None:

@@ -113,7 +113,7 @@ def test_a_fault_late_in_a_large_batch_is_named_by_its_own_index(client: httpx.C
         b'{"submissions": [{"completion": "\xff"}], "grader": {"kind": "exec"}}',
         b'{"a":' * 100_000,
         b"[" * 100_000 + b"]" * 100_000,
-        b'{"deadline_seconds": ' + b"9" * 5000 + b"}",
+        b'{"deadline_seconds": ' + b"9" * 100_001 + b"}",
         json.dumps(one()).encode("utf-16"),
     ],
 )

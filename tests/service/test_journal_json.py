@@ -14,7 +14,8 @@ from journal_store import GRADER, HOSTILE, LIMITS, PASSED, Under, item
 from pydantic_core import from_json
 
 from proctor_client import wire
-from proctor_client.wire import CallsGrader
+from proctor_client._answers import parse_model
+from proctor_client.wire import CallsGrader, long_integers
 from proctor_service.api.journal import answers
 from proctor_service.errors import NotFound, NotReplayable, SandboxLost
 from proctor_service.evaluate import Origin, Outcome
@@ -137,6 +138,22 @@ def test_no_stored_json_is_parsed_for_an_answer(under: Under) -> None:
     written(under)
     assert b'"grader":{' in answers.detail(under.reader, "t", "ev_1")
     assert b'"cases":[' in answers.replay_request(under.reader, "t", "ev_1")
+
+
+def test_a_record_has_compiler_options_and_integers_of_any_length(under: Under) -> None:
+    cases = [{"args": [10**10_000], "expected": -(10**10_000)}]
+    grader = CallsGrader.model_validate({"kind": "calls", "entry_point": "f", "cases": cases})
+    compiler = wire.Compiler(standard="gnu11", defines=["N=5"])
+    submission = Submission("x = 1", grader, LIMITS, language="c", compiler=compiler)
+    under.write((item(1, submission=submission), Outcome(Judgement("passed", 1, 1), 1.0)))
+    row = under.reader.evaluation("t", "ev_1")
+    assert row is not None
+    (asked,) = long_integers.loads(request_json(row))["submissions"]
+    assert wire.Submission.model_validate(asked).compiler == compiler
+    assert asked["grader"]["cases"][0]["expected"] == cases[0]["expected"]
+    assert asked == submission_of(parsed(row))
+    found = parse_model(wire.EvaluationDetail, answers.detail(under.reader, "t", "ev_1"))
+    assert found.grader == asked["grader"]
 
 
 def test_the_request_of_a_replay_has_what_was_judged(under: Under) -> None:

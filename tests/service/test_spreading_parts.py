@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from event_loop import FAR, Clock, settle
 
-from proctor_client.wire import AssertsGrader, CallsGrader, ExecGrader, RewardRequest
+from proctor_client.wire import AssertsGrader, CallsGrader, Compiler, ExecGrader, RewardRequest
 from proctor_service.api.body import parse_body
 from proctor_service.api.rewards.slices import LARGEST_ITEM_BYTES, RewardSlices
 from proctor_service.cluster.slices import Peer
@@ -224,10 +224,11 @@ async def test_a_slice_says_all_that_the_judge_will_see() -> None:
         item("a\ud800", grader=calls, scoring="fraction"),
         item("b", grader=asserts, files={"x/y": "\udfff"}, tags=("one",)),
         item("  c\n", language="bash", limits=Limits(9.0, 8.0, 70, 6, 5, 4)),
+        item("d", language="cpp", compiler=Compiler(standard="c++17", defines=["A"], flags=["-g"])),
     ]
     slices = RewardSlices({"t": "secret"}, clock=lambda: 50.0)
     packed = await slices.pack(items)
-    assert packed.count == 3
+    assert packed.count == 4
     assert packed.headers["authorization"] == "Bearer secret"
     assert b"secret" not in packed.body
     asked = await parse_body(RewardRequest, packed.body)
@@ -244,7 +245,14 @@ async def test_a_slice_says_all_that_the_judge_will_see() -> None:
             name: getattr(submission.limits, name) for name in type(limits).model_fields
         }
         assert (each.scoring, each.language) == (submission.scoring, submission.language)
-        assert each.files == submission.files
+        assert (each.files, each.compiler) == (submission.files, submission.compiler)
+
+
+async def test_a_slice_has_integers_of_any_length() -> None:
+    cases = [{"args": [10**10_000], "expected": -(10**10_000)}]
+    grader = CallsGrader.model_validate({"kind": "calls", "entry_point": "f", "cases": cases})
+    packed = await RewardSlices({}).pack([item(grader=grader)])
+    assert (await parse_body(RewardRequest, packed.body)).grader == grader
 
 
 async def test_a_submission_that_is_too_large_stays() -> None:

@@ -253,7 +253,7 @@ BRANCHES: Mapping[str, frozenset[str]] = {
     "completion": frozenset({"str", "list[Message]"}),
     "prompt": frozenset({"str", "list[Message]"}),
     "extract": frozenset({f"literal[{','.join(map(repr, get_args(ExtractName)))}]", "ExtractRule"}),
-    "tolerance": frozenset({"float", "Tolerance"}),
+    "tolerance": frozenset({"constrained-float", "Tolerance"}),
     "stdout": frozenset({"str", "list[str]"}),
 }
 """Names that pydantic inserts after a field's name, for the tried branch of a union."""

@@ -26,8 +26,8 @@ def answer_calls(channel: Channel, job: dict[str, Any]) -> None:
     """Send `["loaded"]`, the result of each call, and `["done"]`; fewer if the program exits.
 
     The calls come one at a time, each after the result of the one before. A call is `[target, arguments,
-    keywords]`, or `[target, arguments, keywords, IS_JSON]` for plain JSON. A call `[target]` keeps the object that its target names: the number of this call is the
-    target of later calls.
+    keywords]`, or `[target, arguments, keywords, IS_JSON]` for plain JSON. A call `[target]` keeps the
+    object that its target names: the number of this call is the target of later calls.
     """
     # Before the program: a failure of Proctor's decoder is no verdict.
     call: Any = _decoded(channel.receive() or b"")
@@ -65,7 +65,8 @@ def _decoded(line: bytes) -> list[Any]:
 
     No decoder for a call without keywords: each function that a sandbox is the first to run costs pages.
     """
-    target, *given = call = values.loads(line)
+    call: list[Any] = values.loads(line)
+    target, *given = call
     if given and given[-1] == IS_JSON:
         return call[:-1]
     return [target, *[values.decode(part) if part != _NO_KEYWORDS else {} for part in given]]
@@ -129,7 +130,7 @@ def either(name: str, namespace: dict[str, Any]) -> Any:
     A function that the program only imports (`gcd`, `search`) gives way to a method. Raises NameError.
     """
     found = namespace.get(name)
-    cls = namespace.get(_CLASS)
+    cls: Any = namespace.get(_CLASS)
     if getattr(found, "__module__", None) != _MODULE and hasattr(cls, name):
         return lambda *args, **kwargs: getattr(cls(), name)(*args, **kwargs)
     return callee_of(name, namespace, {})

@@ -16,6 +16,7 @@ from typing import Any
 from sqlalchemy import Column, ColumnElement, Connection, case, func, select
 from sqlalchemy.engine import URL
 
+from proctor_client.wire import long_integers
 from proctor_service.journal.database import Database
 from proctor_service.journal.figures import figures
 from proctor_service.journal.filters import Filter, fitting, newest, of_tenant
@@ -279,4 +280,4 @@ def _texts(connection: Connection, digests: Sequence[bytes]) -> dict[bytes, str]
 
 
 def _loaded(value: str | None) -> Any:
-    return None if value is None else json.loads(value)
+    return None if value is None else long_integers.loads(value)

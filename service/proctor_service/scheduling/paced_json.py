@@ -79,7 +79,7 @@ class PacedJson:
         if mark not in ("[", "{"):
             self._put(self._scalar())
         elif not self._short_value():
-            value = [] if mark == "[" else {}
+            value: Any = [] if mark == "[" else {}
             self._put(value)
             self._open.append(value)
             if len(self._open) > sys.getrecursionlimit():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import marshal
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sized
+from dataclasses import replace
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
@@ -24,6 +25,7 @@ from proctor_client.wire import (
     PytestGrader,
     StdioCase,
     StdioGrader,
+    Tolerance,
 )
 from proctor_service.errors import ProctorServiceError, SandboxLost
 from proctor_service.judge.submission import Judgement, Submission
@@ -76,6 +78,8 @@ class Graders:
             fields = dict(grader.__dict__)
             if "cases" in fields:
                 fields["cases"] = [each.__dict__ for each in fields["cases"]]
+            if isinstance(tolerance := fields.get("tolerance"), Tolerance):
+                fields["tolerance"] = tolerance.__dict__
             text = marshal.dumps((grader.kind, fields))
             known = self._encoded[id(grader)] = (grader, text)  # the reference keeps the id unique
             self._encoded_bytes += len(text)
@@ -92,6 +96,8 @@ class Graders:
             # Without a second validation: the values are those of a valid grader.
             if kind in _CASES:
                 fields["cases"] = [_CASES[kind].model_construct(**each) for each in fields["cases"]]
+            if isinstance(tolerance := fields.get("tolerance"), dict):
+                fields["tolerance"] = Tolerance.model_construct(**tolerance)
             made: Any = _GRADERS[kind].model_construct(**fields)
             grader = self._decoded[text] = made
             self._decoded_bytes += len(text)
@@ -132,7 +138,8 @@ def submission_of(values: Values, graders: Graders) -> Submission:
     """Return the submission of `submission_values`."""
     source, grader, limits, *rest, compiler = values
     options = None if compiler is None else Compiler(**compiler)
-    return Submission(source, graders.decode(grader), Limits(*limits), *rest, compiler=options)
+    submission = Submission(source, graders.decode(grader), Limits(*limits), *rest)
+    return replace(submission, compiler=options)
 
 
 def judgement_values(judgement: Judgement) -> Values:

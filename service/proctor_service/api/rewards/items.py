@@ -214,6 +214,7 @@ class Translation:
         elsewhere = environment != DEFAULT and grader.kind != "command"
         if language != PYTHON or has_runner or elsewhere:
             language = self.machine.language(language, grader, where, environment)
+        compiler = self._compiler(asked, language, where)
         if asked.files:
             check_files(asked.files, f"{where}.files")
         wanted = asked.limits or request.limits
@@ -243,7 +244,7 @@ class Translation:
                 asked.files,
                 environment=environment,
                 negative_control=asked.negative_control or request.negative_control,
-                compiler=self._compiler(asked, language, where),
+                compiler=compiler,
             )
             key = self._key(submission) if request.cache else None
         item = Item(
@@ -268,7 +269,8 @@ class Translation:
         if compiler is not None:
             settings = self.machine.settings
             known = settings.languages.get(language)
-            check_compiler(compiler, known and known.dialect, settings.compiler_flags, at)
+            dialect = None if known is None else known.dialect
+            check_compiler(compiler, dialect, settings.compiler_flags, at)
         return compiler
 
     def _check_files_of(self, grader: Grader, where: str) -> None:

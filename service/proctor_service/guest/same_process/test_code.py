@@ -56,7 +56,7 @@ def _candidate(entry: types.CodeType | list[str] | None, namespace: dict[str, An
     """Return the entry point, or the submission's last function; a built-in never stands in."""
     if entry is None:
         return function_calls.last_function(namespace)
-    if type(entry) is list:
+    if isinstance(entry, list):
         return function_calls.either(entry[0], namespace)
     if entry.co_names[0] not in namespace:
         raise NameError(f"name {entry.co_names[0]!r} is not defined")

@@ -9,6 +9,7 @@ from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from proctor_client.wire import long_integers
 from proctor_service.journal.pages import charts, graders, shown
 
 _FILTERS = {
@@ -70,4 +71,4 @@ def list_of(**filters: object) -> str:
 
 def pretty(value: Mapping[str, Any] | None) -> str:
     """Return JSON in lines."""
-    return json.dumps(value, indent=2, ensure_ascii=False)
+    return long_integers.dumps(value, json.JSONEncoder(indent=2, ensure_ascii=False))
