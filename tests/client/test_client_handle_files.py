@@ -100,6 +100,8 @@ def test_a_grade_is_a_result_like_any_other(kind: Kind) -> None:
         }
         sandbox.grade(grader, step=120)
         assert bodies(proctor)[-1] == {"grader": grader, "scoring": "all", "step": 120}
+        sandbox.grade(grader, prelude="import math", suffix_code=None)
+        assert bodies(proctor)[-1] == {"grader": grader, "scoring": "all", "prelude": "import math"}
         with pytest.raises(InvalidRequestError, match="grader"):
             sandbox.grade({"kind": "vibes"})
         with pytest.raises(InvalidRequestError, match="step"):

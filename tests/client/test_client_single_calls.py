@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -84,6 +85,8 @@ def test_the_first_one_that_is_cancelled_wakes_the_next() -> None:
         ({"limits": {"cpu_seconds": 1}}, True),
         ({"scoring": "fraction"}, True),
         ({"environment": "default"}, True),
+        ({"prelude": "import math", "prompt_code": "def f():\n", "suffix_code": "\n"}, True),
+        ({"compiler": {"standard": "c11"}, "prompt": "p"}, True),
         ({"extract": "none"}, False),
         ({"tags": ["a"]}, False),
         ({"job": "another"}, False),
@@ -118,6 +121,20 @@ def test_the_options_of_a_call_hold_for_its_own_submissions() -> None:
         ("z = 3", False, "fraction", wire.Limits(cpu_seconds=1), None),
         ("y = 2", True, "all", wire.Limits(memory_mb=9), "plain"),
     ]
+
+
+def test_what_stands_around_code_is_sent_only_if_it_is_set() -> None:
+    around = {"prelude": "import math", "prompt": [{"role": "user", "content": "p", "id": 3}]}
+    own = {"completion": "y = 2", "prelude": "", "extract": "none"}
+    orders = [order(), order(**around), reward_order([own], cast(RewardOptions, around))]
+    sent = json.loads(_merging.merged(orders).content)
+    always = {"scoring": "all", "negative_control": "signal"}
+    assert sent["submissions"] == [
+        {"completion": "x = 1", "grader": GRADER, **always},
+        {"completion": "x = 1", "grader": GRADER, **always, **around},
+        {**own, **always, "prompt": around["prompt"]},
+    ]
+    assert "prelude" not in json.loads(order().content)
 
 
 def test_a_request_is_bounded_in_number_and_in_bytes() -> None:

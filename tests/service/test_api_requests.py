@@ -46,6 +46,15 @@ PYTEST = {"kind": "pytest", "files": {"../t.py": "x"}}
 ASSERTS: dict[str, Any] = {"kind": "asserts", "tests": ["assert 1"]}
 
 
+def _cases(kind: str, **case: Any) -> dict[str, Any]:
+    named = {"entry_point": "f"} if kind == "calls" else {}
+    return {"kind": kind, **named, "cases": [case]}
+
+
+def _calls(**fields: Any) -> dict[str, Any]:
+    return {**_cases("calls", args=[1], expected=1), **fields}
+
+
 @pytest.mark.parametrize(
     ("body", "named"),
     [
@@ -53,9 +62,35 @@ ASSERTS: dict[str, Any] = {"kind": "asserts", "tests": ["assert 1"]}
         ({"submissions": []}, "submissions: "),
         (exec_request(*["x"] * 4097), "submissions: "),
         ({"submissions": [{"completion": "x"}]}, "submissions.0.grader: "),
-        (one(completionn="y"), "submissions.0.completionn: unknown field"),
-        (exec_request("x", jobb="y"), "jobb: unknown field"),
-        (one(limits={"cpu_second": 1}), "submissions.0.limits.cpu_second: unknown field"),
+        (one(completionn="y"), "0.completionn: unknown field, did you mean completion?"),
+        (exec_request("x", jobb="y"), "jobb: unknown field, did you mean job?"),
+        (exec_request("x", preludes="y"), "preludes: unknown field, did you mean prelude?"),
+        (one(limits={"cpu_second": 1}), ".cpu_second: unknown field, did you mean cpu_seconds?"),
+        (
+            exec_request("x", limits={"q": 1}),
+            "limits.q: unknown field, not one of cpu_seconds, wall_",
+        ),
+        (
+            one(grader=_cases("calls", args=[1], expcted=2)),
+            "expcted: unknown field, did you mean expected?",
+        ),
+        (
+            one(grader=_cases("stdio", type="x")),
+            "cases.0.type: unknown field, not one of stdin, stdout,",
+        ),
+        (
+            one(grader=_calls(tolerance={"abs": 1})),
+            "tolerance.abs: unknown field, not one of absolute,",
+        ),
+        (
+            exec_request("x", extract={"tag": ["a"]}),
+            "extract.tag: unknown field, did you mean tags?",
+        ),
+        (
+            one(compiler={"standart": "c11"}),
+            "compiler.standart: unknown field, did you mean standard?",
+        ),
+        (one(**{"completion" * 20: "y"}), "completion: unknown field"),
         (one(limits={"cpu_seconds": 0}), "submissions.0.limits.cpu_seconds: "),
         (one(limits={"cpu_seconds": 21}), "submissions.0.limits.cpu_seconds: "),
         (one(limits={"cpu_seconds": float("nan")}), "submissions.0.limits.cpu_seconds: "),
@@ -64,7 +99,7 @@ ASSERTS: dict[str, Any] = {"kind": "asserts", "tests": ["assert 1"]}
         (one(limits={"network": True}), "submissions.0.limits.network: "),
         (one(grader={"kind": "guess"}), "submissions.0.grader: "),
         (one(grader={**ASSERTS, "tests": []}), "submissions.0.grader.tests: "),
-        (one(grader={**ASSERTS, "testz": []}), "submissions.0.grader.testz: unknown field"),
+        (one(grader={**ASSERTS, "testz": []}), "grader.testz: unknown field, did you mean tests?"),
         (one(grader=PYTEST), "submissions.0.grader.files: "),
         (one(completion=7), "submissions.0.completion: "),
         (one(completion=[{"role": "user", "content": "x"}]), "submissions.0.completion: "),
@@ -101,7 +136,8 @@ def test_a_fault_late_in_a_large_batch_is_named_by_its_own_index(client: httpx.C
     body = exec_request(*["x" * 2000] * 300)
     body["submissions"][299]["langauge"] = "python"
     answer = client.post("/reward", json=body)
-    assert problem(answer).message == "submissions.299.langauge: unknown field"
+    named = "submissions.299.langauge: unknown field, did you mean language?"
+    assert problem(answer).message == named
 
 
 @pytest.mark.parametrize(

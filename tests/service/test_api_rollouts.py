@@ -241,8 +241,8 @@ TOOLS = {"kind": "tools"}
         (request(URL, tasks=[]), "tasks: "),
         (request(URL, *[task()] * 1025), "tasks: "),
         (request(URL, *[task()] * 1024, trajectories_per_task=5), "at most 4096 trajectories"),
-        (request(URL, taskz=[]), "taskz: unknown field"),
-        (request(URL, task(promt="x")), "tasks.0.promt: unknown field"),
+        (request(URL, taskz=[]), "taskz: unknown field, did you mean tasks?"),
+        (request(URL, task(promt="x")), "tasks.0.promt: unknown field, did you mean prompt?"),
         (request(URL, task(prompt=7)), "tasks.0.prompt: "),
         (request(URL, task(prompt=[])), "tasks.0.prompt: it holds no message"),
         (request(URL, task(prompt=[{"content": "x"}])), "tasks.0.prompt.0.role: "),
@@ -256,7 +256,10 @@ TOOLS = {"kind": "tools"}
         (request(URL, agent={"kind": "guess"}), "agent: "),
         (request(URL, agent={**TOOLS, "tools": []}), "agent.tools: "),
         (request(URL, agent={**TOOLS, "tools": ["rm"]}), "agent.tools.0: "),
-        (request(URL, agent={**TOOLS, "max_turn": 1}), "agent.max_turn: unknown field"),
+        (
+            request(URL, agent={**TOOLS, "max_turn": 1}),
+            "max_turn: unknown field, did you mean max_turns?",
+        ),
         (request(URL, agent={**TOOLS, "max_turns": 0}), "agent.max_turns: "),
         (request(URL, agent={**REFINE, "tools": ["bash"]}), "agent.tools: unknown field"),
         (request(URL, agent={**TOOLS, "exec_timeout_seconds": 61}), "agent.exec_timeout_seconds: "),
@@ -302,7 +305,8 @@ def test_a_fault_late_in_a_large_request_is_named_by_its_own_index(strict: httpx
     tasks = [task(prompt="x" * 2000) for _ in range(300)]
     tasks[299]["promt"] = "y"
     answer = strict.post("/rollout", json=request(URL, *tasks))
-    assert answer.json()["error"]["message"] == "tasks.299.promt: unknown field"
+    named = "tasks.299.promt: unknown field, did you mean prompt?"
+    assert answer.json()["error"]["message"] == named
 
 
 def test_large_requests_are_parsed_in_slices_to_the_same_value(

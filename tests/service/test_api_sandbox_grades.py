@@ -26,6 +26,14 @@ def test_the_final_state_is_judged(hotel: ServerUnderTest) -> None:
     assert hotel.client.get(f"/sandboxes/{sandbox}").json()["status"] == "running"
 
 
+def test_a_solution_is_judged_behind_its_prelude_and_its_prompt(hotel: ServerUnderTest) -> None:
+    sandbox = hotel.create(files={"solution.py": "    return math.pi\n"})["id"]
+    grader = {**EXEC_GRADER, "entry_point": "f"}
+    grade(hotel, sandbox, grader=grader, prelude="import math", prompt_code="def f():\n")
+    [judged] = hotel.judge.submissions
+    assert judged.source == "import math\ndef f():\n    return math.pi\n"
+
+
 def test_without_a_solution_there_is_no_code_or_the_state_alone(hotel: ServerUnderTest) -> None:
     sandbox = hotel.create()["id"]
     asserts = {"kind": "asserts", "tests": ["assert f()", "assert f()"]}

@@ -224,6 +224,7 @@ def test_an_evaluation_has_all_that_was_recorded(world: World) -> None:
         "submissions": [
             {"completion": completion, "files": {"a.txt": "\ud800"}, "limits": {"cpu_seconds": 2}}
         ],
+        "prompt": [{"role": "user", "content": "\ud800 <b>", "name": "n"}],
         "grader": {"kind": "asserts", "tests": ["assert f(\N{SNOWMAN})"]},
         "scoring": "fraction",
         "job": "detailed",
@@ -234,6 +235,7 @@ def test_an_evaluation_has_all_that_was_recorded(world: World) -> None:
     found = world.detail(result["evaluation_id"])
     assert (found.completion, found.source, found.extract) == (completion, "x = 'wrong'", "auto")
     assert found.source_begin == completion.index("x = ")
+    assert found.prompt == [{"role": "user", "content": r"\ud800 <b>", "name": "n"}]
     assert found.grader is not None
     assert found.limits is not None
     assert found.grader["tests"] == ["assert f(\N{SNOWMAN})"]
@@ -246,6 +248,36 @@ def test_an_evaluation_has_all_that_was_recorded(world: World) -> None:
     assert (found.message, found.stdout, found.stderr) == ("1 of 2", r"said\ud800", "cried")
     assert [each.test for each in found.tests.failures] == [r"assert \ud800"]
     assert (found.reward, found.replayable, found.error_message) == (0.5, True, "")
+
+
+def test_an_assembled_program_is_the_judged_code_and_each_prompt_its_own(
+    world: World, judge: Scripted
+) -> None:
+    body = {
+        "submissions": [
+            {"completion": "    return 1", "prompt": "own"},
+            {"completion": "def f():\n    return 2", "extract": {"fence": "none"}, "prelude": ""},
+        ],
+        "grader": {"kind": "exec", "entry_point": "f"},
+        "prelude": "import math",
+        "prompt_code": "def f():\n",
+        "prompt": "of all",
+    }
+    ids = [
+        each["evaluation_id"] for each in world.client.post("/reward", json=body).json()["results"]
+    ]
+    world.written()
+    first, second = (world.detail(each) for each in ids)
+    assert (first.completion, first.source) == (
+        "    return 1",
+        "import math\ndef f():\n    return 1",
+    )
+    assert (first.prompt, second.prompt) == ("own", "of all")
+    assert (second.source, second.source_begin) == (second.completion, 0)
+    assert second.extract == wire.ExtractRule(fence="none")
+    world.client.post(f"/evaluations/{ids[0]}/replay")
+    judged = [each.source for each in judge.seen[-3:]]
+    assert judged == [first.source, second.source, first.source]
 
 
 def test_hits_errors_and_completions_without_code_are_recorded_as_such(world: World) -> None:

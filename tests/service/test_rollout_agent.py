@@ -30,6 +30,7 @@ from proctor_service.errors import (
     SandboxUnavailable,
 )
 from proctor_service.evaluate import NoCode, Outcome
+from proctor_service.judge.assemble import Around
 from proctor_service.judge.submission import Submission
 from proctor_service.sandbox.interface import Command
 
@@ -61,6 +62,23 @@ def test_a_submission_ends_the_episode_and_is_judged_apart() -> None:
         }.items()
     )
     assert found.metrics["duration_seconds"] > 0
+
+
+def test_an_answer_is_judged_behind_its_prelude_and_its_prompt() -> None:
+    around = Around("import math", "def f():\n", entry_point="f")
+    program = "import math\ndef f():\n    return math.pi"
+    answers = {
+        "    return math.pi": program,
+        "```python\nreturn math.pi\n```": program,
+        "def f():\n    return 4": "import math\ndef f():\n    return 4",
+    }
+    for text, source in answers.items():
+        for reply, agent in ((says(text), REFINE), (submits(text), tools())):
+            world = World([reply])
+            world.play(agent, around=around)
+            [item] = world.judged
+            assert isinstance(item.submission, Submission)
+            assert item.submission.source.rstrip() == source
 
 
 def test_no_sandbox_is_made_where_no_tool_needs_one() -> None:

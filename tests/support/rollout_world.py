@@ -16,6 +16,7 @@ from waits import WAIT_SECONDS
 from proctor_client.wire import Agent, AssertsGrader, RefineAgent, Tool, ToolsAgent
 from proctor_service.errors import FileMissing, FileRefused
 from proctor_service.evaluate import Item, NoCode, Outcome
+from proctor_service.judge.assemble import NOTHING, Around
 from proctor_service.judge.submission import Judgement
 from proctor_service.rollout.agent import Player
 from proctor_service.rollout.reply import Reply, reply_of
@@ -104,13 +105,19 @@ class World:
         seconds: float = WAIT_SECONDS,
         files: Mapping[str, str] = {},
         grader: Any = GRADER,
+        around: Around = NOTHING,
     ) -> Trajectory:
-        return asyncio.run(self.played(agent, seconds, files, grader))
+        return asyncio.run(self.played(agent, seconds, files, grader, around))
 
     async def played(
-        self, agent: Agent, seconds: float, files: Mapping[str, str] = {}, grader: Any = GRADER
+        self,
+        agent: Agent,
+        seconds: float,
+        files: Mapping[str, str] = {},
+        grader: Any = GRADER,
+        around: Around = NOTHING,
     ) -> Trajectory:
-        task = Task("t", HELLO, grader, files, test_count=2)
+        task = Task("t", HELLO, grader, files, test_count=2, around=around)
         plan = Plan(
             "ro_1",
             task,

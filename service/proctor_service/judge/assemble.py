@@ -11,8 +11,8 @@ with, as in HumanEval. Then the completion is one of three:
 With code behind it, a completion fills in the middle: blanks at its edges count, and lines of the prompt or
 of the suffix that it repeats are left out.
 
-The service's own process parses, so only programs up to MAX_PARSED_CHARACTERS are parsed; of a longer one
-the indentation stays as it is.
+The service's own process does this, so only programs up to MAX_PARSED_CHARACTERS are parsed, and a completion
+longer than MAX_FITTED_CHARACTERS follows the prompt as it is.
 """
 
 from __future__ import annotations
@@ -41,8 +41,10 @@ _ONE_METHOD = re.compile(
     r"(?:[ \t]*(?:@[^\n]*)?\n)*+([ \t]*)(?:async[ \t]+)?def[ \t]+([^\W\d]\w*)[ \t]*\(\s*(?:self|cls)\b"
 )
 """Matches a text that begins with `def f(self`."""
+MAX_FITTED_CHARACTERS = 64 * 1024
 MAX_REPEATED_LINES = 200
 MAX_PLACES = 20
+MAX_COMPARED_CHARACTERS = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,19 +98,20 @@ def program_in(text: str, rule: Extract, language: str, around: Around = NOTHING
     if code is not None:
         return assembled(code, language, around, answer)
     for body in dict.fromkeys((before_fence, answer)):
-        program = assembled(body, language, around) if body.strip() else ""
+        program = assembled(body, language, around)
         is_readable = language != PYTHON or len(program) > MAX_PARSED_CHARACTERS
-        if program and (is_readable or _is_python(program)):
+        if program.strip() and (is_readable or _is_python(program)):
             return program
     return None
 
 
 def assembled(code: str, language: str, around: Around = NOTHING, text: str = "") -> str:
-    """Return the program of extracted code, or of the file of a sandbox. An empty one stays empty.
+    """Return the program of extracted code, or of the file of a sandbox. A blank one stays as it is,
+    but for a blank middle.
 
     `text`: what the code was extracted from, where it may have lost its indentation.
     """
-    if not code.strip():
+    if not code or not (code.strip() or around.suffix_code):
         return code
     if around.continues and language == PYTHON:
         code = _python(code, around, text)
@@ -117,19 +120,31 @@ def assembled(code: str, language: str, around: Around = NOTHING, text: str = ""
     return joined(language, around.prelude, code)
 
 
+def _fitted(code: str, text: str, around: Around) -> str:
+    """Return a body or a middle as it was written, without what it repeats of its sides."""
+    if len(code) > MAX_FITTED_CHARACTERS:
+        return code
+    return _without_sides(_as_written(code, text), around.prompt_code, around.suffix_code)
+
+
 def _as_written(code: str, text: str) -> str:
     """Return the code with the indentation that it has in the text: a part of a program needs it.
 
     The extraction takes common indentation away, or that of the first line.
     """
-    first = code.partition("\n")[0]
+    first = code[:MAX_COMPARED_CHARACTERS].partition("\n")[0]
     if not first.strip() or first[:1] in " \t":
         return code
-    places = re.finditer(rf"^([ \t]+){re.escape(first)}", text, re.MULTILINE)
-    for found in deque(places, MAX_PLACES):
-        for indented in (_each_line(found[1], code), found[1] + code):
-            if text.startswith(indented, found.start()):
-                return indented
+    place = len(text)
+    for _ in range(MAX_PLACES):
+        place = text.rfind(first, 0, place)
+        if place < 0:
+            break
+        indent = text[text.rfind("\n", 0, place) + 1 : place]
+        if indent and not indent.strip(" \t"):
+            for indented in (_each_line(indent, code), indent + code):
+                if text.startswith(indented, place - len(indent)):
+                    return indented
     return code
 
 
@@ -138,7 +153,7 @@ def _other(code: str, language: str, around: Around, text: str) -> str:
     whole = with_definition(language, prompt, code, name)
     if whole is not None:
         return whole
-    code = _without_sides(_as_written(code, text), prompt, suffix)
+    code = _fitted(code, text, around)
     return continued(language, prompt, code, suffix)
 
 
@@ -157,8 +172,7 @@ def _python(code: str, around: Around, text: str) -> str:
         return joined(PYTHON, without_last_lines(prompt[: opened[1]], ("@",)), code)
     if is_defined:
         return joined(PYTHON, prompt, code)
-    code = _without_sides(_as_written(code, text), prompt, suffix)
-    return _continued(prompt, code, suffix)
+    return _continued(prompt, _fitted(code, text, around), suffix)
 
 
 def _as_method(prompt: str, code: str) -> str | None:
@@ -196,6 +210,8 @@ def _assigns(code: str, name: str) -> bool:
 def _continued(prompt: str, code: str, suffix: str) -> str:
     """Return the first way to put the parts together that Python can parse, or else the plain one."""
     plain = prompt + code + suffix
+    if len(plain) > MAX_PARSED_CHARACTERS:
+        return plain
     is_within_line = bool(prompt.rpartition("\n")[2].strip())
     if (suffix or is_within_line) and _is_python(plain):
         return plain

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 from proctor_service.judge.joining import GO_IMPORT, joined
 
 _KEYWORDS = r"(?:function|fun|func|def|sub|fn)\s+"
-_ARROW = r"\s*(?::[^=\n]{1,400})?=\s*(?:async\s*)?(?:function\b|\([^()]*\)[^=\n]{0,400}=>|\w+\s*=>)"
-_CALLABLE = re.compile(r"(?<![\w.$])(\w+)[ \t]*+\(")  # `f(`
+_ARROW = r"\s*(?::[^=\n]{1,100})?=\s*(?:async\s*)?(?:function\b|\([^()]*\)[^=\n]{0,100}=>|\w+\s*=>)"
 _TYPED = re.compile(
     r"[ \t]*+(?!return\b|else\b|throw\b|new\b)[\w:<>,\[\]&*.? \t]*[\w>\]&*][ \t&*]+"
 )
 """Matches `    static std::vector<int> `, before the name of a function."""
 MAX_TYPE_CHARACTERS = 300
+MAX_CLOSED_CHARACTERS = 64 * 1024
+MAX_DEFINITIONS = 1000
 _TYPED_LANGUAGES = frozenset({"c", "cpp", "csharp", "java"})
 _TYPE = re.compile(
     r"^[^\n{};()]*?\b(?:class|object|struct|impl|interface|namespace)\s+(\w+)[^\n;]*", re.MULTILINE
@@ -53,6 +55,8 @@ def with_definition(language: str, prompt: str, code: str, name: str | None) -> 
     if around is not None:
         return joined(language, without_last_lines(head[: around.start()], _DESCRIPTION), code)
     program = joined(language, head, code)
+    if len(program) > MAX_CLOSED_CHARACTERS:
+        return program
     return program + "\n}" * min(len(_open_blocks(language, program)), len(blocks)) + "\n"
 
 
@@ -79,7 +83,7 @@ def continued(language: str, prompt: str, body: str, suffix: str) -> str:
 def _definitions(language: str, name: str, text: str) -> list[int]:
     """Return the places of the definitions of a function: `int f(`, `func f`, `const f = (x) =>`."""
     if language in _TYPED_LANGUAGES:
-        return [place for found, place in _typed(text) if found == name]
+        return [place for _, place in _typed(text, re.escape(name))]
     name = re.escape(name)
     patterns = [
         rf"\b{_KEYWORDS}{name}(?!\w)",
@@ -90,9 +94,10 @@ def _definitions(language: str, name: str, text: str) -> list[int]:
     return [each.start() for each in re.finditer("|".join(patterns), text, re.MULTILINE)]
 
 
-def _typed(text: str) -> Iterator[tuple[str, int]]:
+def _typed(text: str, name: str = r"\w+") -> Iterator[tuple[str, int]]:
     """Yield the name and the place of each function with a type before it, as in `int f(`."""
-    for found in _CALLABLE.finditer(text):
+    found_names = re.finditer(rf"(?<![\w.$])({name})[ \t]*+\(", text)
+    for found in islice(found_names, MAX_DEFINITIONS):
         end = found.start()
         least = max(end - MAX_TYPE_CHARACTERS, 0)
         start = text.rfind("\n", least, end) + 1 or least
@@ -132,6 +137,8 @@ def _closed(language: str, prompt: str, program: str) -> str:
     Where a line closes such a block by its indentation, the program is left alone: the braces of the text
     are then not those that the language counts.
     """
+    if len(program) > MAX_CLOSED_CHARACTERS:
+        return program
     blocks = _open_blocks(language, prompt)
     missing = len(_open_blocks(language, program))
     if not 0 < missing <= len(blocks):

@@ -6,6 +6,7 @@ never repeat or contradict those of the completion.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -176,8 +177,11 @@ def _rust(before: str, code: str) -> str:
     module = ""
     if names:
         public = "\n".join(f"pub {each}" for each in names)
-        module = f"#[allow(unused_imports)]\nmod prelude_names {{\n{public}\n}}\n"
-        module += "#[allow(unused_imports)]\nuse prelude_names::*;\n"
+        name = (
+            f"names_{hashlib.blake2b(public.encode('utf-8', 'replace'), digest_size=6).hexdigest()}"
+        )
+        module = f"#[allow(unused_imports)]\nmod {name} {{\n{public}\n}}\n"
+        module += f"#[allow(unused_imports)]\nuse {name}::*;\n"
         before = _RUST_STANDARD.sub("", before)
     return f"{inner[0]}{own[0]}{module}{before.strip()}\n{code}"
 
