@@ -339,7 +339,7 @@ def by_areal(url: str, pairs: Pairs, folder: Path) -> list[float | None]:
             reward(row.get("prompt"), each, **{k: v for k, v in row.items() if k != "prompt"})
             for row, each in pairs
         )
-        rewards = list(await asyncio.gather(*calls))
+        rewards: list[float | None] = list(await asyncio.gather(*calls))
         await batcher.aclose()
         return rewards
 
