@@ -80,7 +80,9 @@ def test_stdio_tests_with_texts_or_lines(client: httpx.Client, judge: ByTest) ->
     ]
     answer = client.post(f"{PATH}_stdio", json=BODY | {"tests": tests}).json()
     assert answer["results"] == [1, 1]
-    cases = [submission.grader.model_dump(exclude_defaults=True)["cases"] for submission in judge.seen]
+    cases = [
+        submission.grader.model_dump(exclude_defaults=True)["cases"] for submission in judge.seen
+    ]
     assert cases == [[{"stdin": "1\n", "stdout": "2\n"}], [{"stdin": "1\n2", "stdout": "3"}]]
 
 
