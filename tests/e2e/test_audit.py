@@ -165,7 +165,7 @@ def test_a_file_in_no_known_form_is_named(service: Service, tmp_path: Path) -> N
     said = proctor("audit", data, "--url", service.url)
     assert said.exit_code == 2
     assert "--format" in said.stderr
-    assert "mbpp:" in said.stderr
+    assert "no column says how to judge" in said.stderr
 
 
 def test_a_plot_without_matplotlib_names_the_extra(

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proctor_service.api.compat.packed_tests import unpacked
-from proctor_service.api.compat.slime import grader_of
+from proctor_service.api.compat.slime import submission_of_label
 from proctor_service.errors import InvalidRequest
 from proctor_service.judge.extract import extract
 from proctor_service.scheduling.paced_json import PacedJson
@@ -65,7 +65,7 @@ def test_packed_tests_are_a_list_or_refused(tally: ReplayCounts, data: bytes, wh
 @given(mutated(LABELS) | odd_json)
 def test_a_label_is_a_grader_or_refused(tally: ReplayCounts, label: Any) -> None:
     with tally.case(label), contextlib.suppress(InvalidRequest):
-        assert grader_of(label).kind
+        assert submission_of_label(label, "x = 1").grader is not None
 
 
 @cases(1000)

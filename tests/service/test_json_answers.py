@@ -336,3 +336,19 @@ def test_any_json_as_an_encoding_has_an_end(wire: Any) -> None:
     wanted: tuple[Any, ...] = (1, [1], [[]], {"a": 1})
     for expected in wanted:
         assert Equality().is_answer(line, expected) in (True, False)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected", "same"),
+    [
+        ([4], [4], True),
+        (4, [4], True),
+        ((1, 2), [[1, 2]], True),
+        (4, [[4]], False),
+        (1, [1, 2], False),
+        ({1: 2}, {"1": 2}, True),
+    ],
+)
+def test_apps_takes_a_list_of_one_item_for_the_item(value: Any, expected: Any, same: bool) -> None:
+    line = values.dumps(values.encode(value))
+    assert Equality("apps").is_answer(line, expected) is same

@@ -67,7 +67,7 @@ def _reward_fn(batcher: RewardBatcher) -> AsyncRewardFn:
         **row: Any,
     ) -> float:
         completion = response_of(completions, "")
-        answer = await batcher.judge_async(completion, row)
+        answer = await batcher.judge_async(completion, {"prompt": prompt, **row})
         if answer.reward is None:
             raise RewardsUnavailable(f"a completion could not be judged: {answer.error}")
         return answer.reward

@@ -34,6 +34,8 @@ _LAST_DEFINED = re.compile(
     re.MULTILINE,
 )
 """The definition of a function in many languages: `def f`, `f <- function`, `f() {`, `int f(int x) {`."""
+_OPEN_FUNCTION = re.compile(r"^[ \t]*(?:local[ \t]+)?(?:def|function)\b[^\n]*\)\s*\Z", re.MULTILINE)
+"""A prompt of Ruby or Lua that ends with `def f(x)` or `local function f(x)`."""
 _NODE_MODULES = frozenset({"assert", "util", "fs", "path", "crypto"})
 _TYPED_NAME = re.compile(r"(\w+)\s*\([^()]*\)[^()]*\Z")
 _NAMES: Mapping[str, re.Pattern[str]] = MappingProxyType(
@@ -174,7 +176,14 @@ def _task(row: Row, place: str, language: str, name: str, prompt: str, test: str
 
 def _exec(language: str, name: str, prompt: str, tests: str) -> Task:
     grader = {"kind": "exec", "tests": tests, "entry_point": name}
-    return Task(grader=grader, language=language, prompt_code=prompt)
+    return Task(
+        grader=grader, language=language, prompt_code=prompt if _begins_function(prompt) else None
+    )
+
+
+def _begins_function(prompt: str) -> bool:
+    """Return True for code that a function's body may follow; a prompt may also be in words."""
+    return prompt.count("{") > prompt.count("}") or _OPEN_FUNCTION.search(prompt) is not None
 
 
 def _imports(prompt: str) -> list[str]:

@@ -131,7 +131,7 @@ def _reward(proctor: Client, calls: Rewards, name: str) -> RewardFunction:
         in_all_processes = trainer.step is not None or trainer.log_metric is not None
         if in_all_processes and (trainer.adds or not trainer.masks):
             trainer = replace(trainer, gather=gather_of_processes())
-        batch = calls.begin(completions, columns, trainer.step)
+        batch = calls.begin(completions, _with_prompts(prompts, columns), trainer.step)
         return calls.end(batch, judge(proctor, batch), trainer, prompts)
 
     reward.__name__ = name
@@ -143,7 +143,7 @@ def _async_reward(proctor: AsyncClient, calls: Rewards, name: str) -> AsyncRewar
 
     async def reward(prompts: Any, completions: Any, **columns: Any) -> list[float | None]:
         trainer = _trainer(columns, masks)
-        batch = calls.begin(completions, columns, trainer.step)
+        batch = calls.begin(completions, _with_prompts(prompts, columns), trainer.step)
         return calls.end(batch, await judge_async(proctor, batch), trainer, prompts)
 
     reward.__name__ = name
@@ -166,6 +166,11 @@ def _settings(
         say=say,
         options=options,
     )
+
+
+def _with_prompts(prompts: Any, columns: dict[str, Any]) -> dict[str, Any]:
+    """Return the columns with TRL's prompts: a prompt that is code is a part of its task."""
+    return columns if prompts is None else {"prompt": prompts, **columns}
 
 
 def _trainer(arguments: dict[str, Any], masks: bool) -> Trainer:
