@@ -21,7 +21,7 @@ MAY_IMPORT = {
     "sessions": {"errors", "scheduling", "sandbox.interface"},
     "evaluate": {"errors", "scheduling", "judge", "sandbox.interface"},
     "cluster": {"errors", "scheduling"},
-    "rollout": {"errors", "evaluate", "judge.extract", "judge.recognition", "judge.submission",
+    "rollout": {"errors", "evaluate", "judge.extract", "judge.submission",
                 "sandbox.interface", "scheduling.json_encoding", "scheduling.paced_json",
                 "settings.mcp_servers"},
     "workers": {"errors", "settings", "serving.process_end", "evaluate", "judge.submission", "judge.judge",

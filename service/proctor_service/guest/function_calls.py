@@ -107,6 +107,10 @@ def callee_of(target: Any, namespace: dict[str, Any], kept: dict[int, Any]) -> A
         return getattr(made, method)
     if target == "":
         return last_function(namespace)
+    if type(target) is str and not target.isascii():
+        import unicodedata  # few need it
+
+        target = unicodedata.normalize("NFKC", target)  # as Python does with the names of a program
     known: dict[Any, Any] = kept if type(target) is int else namespace
     if target not in known:
         raise NameError(f"name {target!r} is not defined")

@@ -18,7 +18,7 @@ from contextlib import AbstractAsyncContextManager
 from proctor_client.wire import CustomTool, RefineAgent, Tool, ToolsAgent
 from proctor_service.errors import DeadlinePassed, Failure, JudgeFailed, PolicyRefused
 from proctor_service.evaluate import Evaluate, Item, NoCode, Origin, Outcome
-from proctor_service.judge.extract import extract
+from proctor_service.judge.extract import extracted
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.rollout import answers, prompts
 from proctor_service.rollout.custom_tools import command_call, custom_schema, remote_call
@@ -217,7 +217,7 @@ async def _refine(episode: _Episode, agent: RefineAgent) -> None:
     plan, counts = episode.plan, episode.counts
     counts["attempts"] = 0
     while (reply := await episode.next_reply()) is not None:
-        code = extract(reply.text, plan.extract)
+        code = await extracted(reply.text, plan.extract)
         judgement = await episode.judge(answers.of_code(plan, code))
         counts["attempts"] += 1
         if judgement.verdict == "passed":
@@ -239,7 +239,7 @@ async def _use_tools(
         for call in reply.tool_calls:
             submitted = await _carry_out(episode, agent, toolbox, call, reply)
             if submitted is not None:
-                await episode.judge(answers.of_submission(episode.plan, submitted))
+                await episode.judge(await answers.of_submission(episode.plan, submitted))
                 return
         if reply.tool_calls:
             continue

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from proctor_service.evaluate import NoCode
-from proctor_service.judge.extract import extract
-from proctor_service.judge.recognition import parsed
+from proctor_service.judge.extract import extracted
 from proctor_service.judge.submission import (
     SOLUTION,
     Submission,
@@ -42,16 +41,15 @@ def of_files(plan: Plan) -> Submission | NoCode:
     return of_code(plan, plan.task.files.get(SOLUTION))
 
 
-def of_submission(plan: Plan, code: str) -> Submission | NoCode:
+async def of_submission(plan: Plan, code: str) -> Submission | NoCode:
     """Return the submission for the code of a submit_solution call.
 
-    Code that parses is used as is; otherwise the extractor searches the text for code. If the
-    extractor finds none, the text is judged as a program with a syntax error.
+    The text is read by the rule `auto`, since a call has no format of its own. Without code in it the text
+    is judged as a program.
     """
     if not code.strip():
         return of_code(plan, None)
-    is_python = parsed(code) is not None
-    return of_code(plan, code if is_python else extract(code, plan.extract) or code)
+    return of_code(plan, await extracted(code, "auto") or code)
 
 
 def of_state(plan: Plan, solution: bytes | None, archive: bytes) -> Submission | NoCode:

@@ -19,6 +19,7 @@ from pydantic_core import PydanticSerializationError, to_json
 from proctor_client.wire import (
     MAX_FAILURES,
     CommandGrader,
+    Extract,
     Grader,
     PytestGrader,
     RewardRequest,
@@ -29,7 +30,7 @@ from proctor_service.api.responses import Line
 from proctor_service.api.rewards.checks import check_files, check_judges_code, check_language
 from proctor_service.errors import Failure, InvalidRequest, JudgeFailed
 from proctor_service.evaluate import Item, NoCode, Origin, Outcome
-from proctor_service.judge.extract import extract
+from proctor_service.judge.extract import extracted
 from proctor_service.judge.submission import Judgement, Submission, integrity_of, test_count
 from proctor_service.sandbox.environments.built import NO_ENVIRONMENTS, Environments
 from proctor_service.sandbox.interface import Backend, Limits
@@ -181,11 +182,11 @@ class Translation:
         found: list[Entry] = []
         pacer = Pacer()
         for index, submission in enumerate(self.request.submissions):
-            found.append(self._entry(index, submission))
+            found.append(await self._entry(index, submission))
             await pacer.pause()
         return found
 
-    def _entry(self, index: int, asked: WireSubmission) -> Entry:
+    async def _entry(self, index: int, asked: WireSubmission) -> Entry:
         request, where = self.request, f"submissions.{index}"
         grader = asked.grader or request.grader
         if grader is None:
@@ -214,7 +215,8 @@ class Translation:
             limits = self.machine.limits(wanted, at, environment=environment)
             self._limits[id(wanted), environment] = limits
         text = completion_text(asked, where)
-        source = extract(text, request.extract, language)
+        around = (asked.prompt_code, asked.suffix_code, request.prompt_code, request.suffix_code)
+        source = await extracted(text, self._rule(asked), language, continues=any(around))
         submission: Submission | NoCode
         key = None
         if source is None:
@@ -255,7 +257,10 @@ class Translation:
 
     def _origin(self, asked: WireSubmission, completion: str) -> Origin:
         request = self.request
-        return Origin(completion, request.extract, asked.id, asked.group, request.step)
+        return Origin(completion, self._rule(asked), asked.id, asked.group, request.step)
+
+    def _rule(self, asked: WireSubmission) -> Extract:
+        return self.request.extract if asked.extract is None else asked.extract
 
     def _key(self, submission: Submission) -> bytes:
         """Return the cache key: a digest of the tenant and of everything the judge sees.
