@@ -120,9 +120,8 @@ def _block(text: str, language: str, which: str) -> str | None:
     Of the last ones, outputs and examples are passed over.
     """
     texts = python_texts if language == PYTHON else other_texts
-    end, opened = first_end(text), None
-    if end is not None and texts.begins_as_code(text[: end.end]):
-        opened = OPENED._replace(language=language)
+    end = first_end(text)
+    opened = OPENED if end is not None and texts.begins_as_code(text[: end.end]) else None
     last = {named: deque[tuple[int, bool, str]](maxlen=_COMPARED_BLOCKS) for named in (True, False)}
     first: dict[bool, str] = {}
     for place, (name, code) in enumerate(blocks_of(text, _names(language), opened)):

@@ -12,7 +12,7 @@ _ONLY_CODE = re.compile(
 )
 # The first line, but for comments: "It is so.", "**Solution**:", "To double n, I use x;", "$ node a.js".
 _PROSE = re.compile(
-    r"\s*+(?:#(?!!|include\b)[^\n]*+(?:\s++|\Z))*+(?:[^\n]*[\w)`*][.!?]$|[^\n\w]*[A-Z][^\n]*:$"
+    r"\s*+(?:(?:#(?!!|include\b)|//|--|/?\*)[^\n]*+(?:\s++|\Z))*+(?:[^\n]*[\w)`*][.!?]$|[^\n\w]*[A-Z][^\n]*:$"
     r"|[^\n\w]*[A-Z][\w']*,? [a-z']+,? [a-z]+\b|(?:\$|%|>>>) |\Z)",
     re.M,
 )
