@@ -120,8 +120,10 @@ def _block(text: str, language: str, which: str) -> str | None:
     Of the last ones, outputs and examples are passed over.
     """
     texts = python_texts if language == PYTHON else other_texts
-    end = first_end(text)
-    opened = OPENED if end is not None and texts.begins_as_code(text[: end.end]) else None
+    end, opened = first_end(text), None
+    if end is not None and texts.begins_as_code(text[: end.end]):
+        rest = text[end.body :]  # behind a fence that opens a block, and never ends it, is code
+        opened = OPENED if next(fences_of(rest), None) or not texts.begins_as_code(rest) else None
     last = {named: deque[tuple[int, bool, str]](maxlen=_COMPARED_BLOCKS) for named in (True, False)}
     first: dict[bool, str] = {}
     for place, (name, code) in enumerate(blocks_of(text, _names(language), opened)):
