@@ -77,7 +77,10 @@ class Entries:
                 submission.environment,
                 submission.negative_control,
             )
-        said = (origin.completion, origin.extract, "" if failure is None else failure.message)
+        rule = (
+            origin.extract if isinstance(origin.extract, str) else origin.extract.model_dump_json()
+        )
+        said = (origin.completion, rule, "" if failure is None else failure.message)
         return EVALUATION, head, judgement_values(shown), said, texts
 
     def rollout(self, plan: Plan, trajectory: Trajectory) -> Record:
