@@ -104,17 +104,24 @@ def callee_of(target: Any, namespace: dict[str, Any], kept: dict[int, Any]) -> A
     if type(target) is list:
         cls, args, kwargs, method = target
         made = callee_of(cls, namespace, kept)(*values.decode(args), **values.decode(kwargs))
-        return getattr(made, method)
+        return getattr(made, _normal(method))
     if target == "":
         return last_function(namespace)
-    if type(target) is str and not target.isascii():
-        import unicodedata  # few need it
-
-        target = unicodedata.normalize("NFKC", target)  # as Python does with the names of a program
+    if type(target) is str:
+        target = _normal(target)
     known: dict[Any, Any] = kept if type(target) is int else namespace
     if target not in known:
         raise NameError(f"name {target!r} is not defined")
     return known[target]
+
+
+def _normal(name: str) -> str:
+    """Return a name as Python has it in a program: normalised by NFKC."""
+    if name.isascii():
+        return name
+    import unicodedata  # few need it
+
+    return unicodedata.normalize("NFKC", name)
 
 
 def last_function(namespace: dict[str, Any]) -> Any:

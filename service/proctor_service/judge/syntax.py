@@ -12,6 +12,7 @@ _ONE_AT_A_TIME = threading.Lock()
 middle of another one ends with a SystemError or a RecursionError. A parse holds the interpreter's lock but
 for callbacks of the collector, so waiting here costs nothing."""
 _INCOMPLETE = "incomplete input"
+_ALLOW_INCOMPLETE: int = vars(codeop)["PyCF_ALLOW_INCOMPLETE_INPUT"]
 
 
 class Incomplete(Exception):
@@ -23,7 +24,7 @@ def syntax_tree(text: str, *, is_part: bool = False) -> ast.Module:
 
     `is_part`: more follows. Raises Incomplete if it has to.
     """
-    flags = ast.PyCF_ONLY_AST | (codeop.PyCF_ALLOW_INCOMPLETE_INPUT if is_part else 0)
+    flags = ast.PyCF_ONLY_AST | (_ALLOW_INCOMPLETE if is_part else 0)
     with _ONE_AT_A_TIME, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
