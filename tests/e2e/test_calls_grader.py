@@ -78,6 +78,15 @@ def test_calls_compares_as_json(service: Service) -> None:
     check_rows(service, rows)
 
 
+def test_names_are_normalised_as_python_does(service: Service) -> None:
+    for defined in ("\ufb01b", "fib", "\U0001d41fib"):
+        for asked in ("\ufb01b", "fib", "\U0001d41fib"):
+            source = f"def {defined}(n):\n    return 2 * n"
+            assert one(service, source, calls(([2], 4), name=asked))["verdict"] == "passed"
+            tests = [f"assert {asked}(2) == 4"]
+            assert one(service, source, {"kind": "asserts", "tests": tests})["verdict"] == "passed"
+
+
 def test_calls_takes_large_integers(service: Service) -> None:
     body = {
         "submissions": [{"completion": "def f(): return 10 ** 6000 + 1"}],

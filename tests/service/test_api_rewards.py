@@ -163,6 +163,19 @@ def test_what_a_submission_lacks_comes_from_the_request_and_then_from_the_server
     assert second.files == {"data/in.txt": "1"}
 
 
+def test_a_submission_may_say_itself_where_its_code_is() -> None:
+    judge = Seen()
+    items = [
+        {"completion": "<answer>a</answer> <solution>b"},
+        {"completion": "<answer>c</answer> <solution>d", "extract": "xml"},
+        {"completion": "<a>\n```\ne\n```\n```\nf\n```</a>", "extract": {"tags": ["a"]}},
+        {"completion": "    return g", "prompt_code": "def f():\n", "extract": "auto"},
+    ]
+    with running_service(judge=judge) as service, service.client() as client:
+        ask(client, {"submissions": items, "grader": ASSERTS, "extract": {"tags": ["solution"]}})
+    assert {each.source for each in judge.submissions} == {"b", "c", "f", "    return g"}
+
+
 def test_no_code_is_a_verdict_without_a_sandbox() -> None:
     judge = Seen()
     with running_service(judge=judge) as service, service.client() as client:

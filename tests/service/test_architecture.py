@@ -21,7 +21,7 @@ MAY_IMPORT = {
     "sessions": {"errors", "scheduling", "sandbox.interface"},
     "evaluate": {"errors", "scheduling", "judge", "sandbox.interface"},
     "cluster": {"errors", "scheduling"},
-    "rollout": {"errors", "evaluate", "judge.assemble", "judge.recognition", "judge.submission",
+    "rollout": {"errors", "evaluate", "judge.assemble", "judge.submission",
                 "sandbox.interface", "scheduling.json_encoding", "scheduling.paced_json",
                 "settings.languages", "settings.mcp_servers"},
     "workers": {"errors", "settings", "serving.process_end", "evaluate", "judge.submission", "judge.judge",

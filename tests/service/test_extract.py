@@ -1,4 +1,4 @@
-"""What counts as code in a completion: the contract's rules, and how models bend them."""
+"""Where the code of a completion is: tags, fences, thoughts, markers, and how models bend them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proctor_client.wire import Extract
-from proctor_service.judge.extract import MAX_MARKS, extract
-from proctor_service.judge.recognition import MAX_PARSED_CHARACTERS
+from proctor_client.wire import Extract, ExtractRule
+from proctor_service.judge.extract import extract, extracted
+from proctor_service.judge.python_texts import LONGEST_STATEMENT, PART_CHARACTERS
 
 MODES: tuple[Extract, ...] = ("auto", "xml", "fence", "none")
 CODE = "def f(x):\n    return x"
@@ -40,8 +40,10 @@ XML = {
     "a blank before the first line": ("<answer> a = 1\nb = 2</answer>", "a = 1\nb = 2"),
     "a blank before a block": (f"<answer> {CODE}</answer>", CODE.replace("    ", "   ")),
     "an empty one after": (f"<answer>{CODE}</answer><answer> </answer>", CODE),
-    "unclosed": (f"<answer>{CODE}", None),
-    "unclosed after a whole one": (f"<answer>{CODE}</answer> and <answer>a = 1", CODE),
+    "unclosed": (f"<answer>{CODE}", CODE),
+    "unclosed, in a fence": (f"<answer>\n```python\n{CODE}\n", CODE),
+    "unclosed after a whole one": (f"<answer>a = 1</answer> and <answer>{CODE}", CODE),
+    "unclosed and empty": (f"<answer>{CODE}</answer> <answer>\n", CODE),
     "closed, never opened": (f"{CODE}</answer>", None),
     "empty": ("<answer></answer>", None),
     "blank": ("<answer> \n </answer>", None),
@@ -59,7 +61,7 @@ FENCE = {
     "braces": (f"```{{.python}}\n{CODE}\n```", CODE),
     "the last of several": (f"```python\na = 1\n```\nBetter:\n```python\n{CODE}\n```", CODE),
     "another language after": (f"```python\n{CODE}\n```\n```json\n1\n```", CODE),
-    "no language after": (f"```python\na = 1\n```\n```\n{CODE}\n```", CODE),
+    "no language after": (f"```python\n{CODE}\n```\n```\na = 1\n```", CODE),
     "output before": (f"```text\n3\n```\n```python\n{CODE}\n```", CODE),
     "unclosed": (f"```python\n{CODE}\n", CODE),
     "unclosed last": (f"```python\na = 1\n```\n```python\n{CODE}", CODE),
@@ -121,14 +123,14 @@ FENCE = {
 AUTO = {
     "an answer outranks a fence": (f"```python\na = 1\n```\n<answer>{CODE}</answer>", CODE),
     "a fence outranks a code tag": (f"<code>a = 1</code>\n```\n{CODE}\n```", CODE),
-    "a code tag": (f"So: <code>{CODE}</code>.", CODE),
+    "a code tag": (f"So: <code>{CODE}</code>.", None),
     "an unclosed answer with a fence": (f"<answer>\n```python\n{CODE}\n```", CODE),
-    "an empty answer ends the search": (f"```python\n{CODE}\n```\n<answer></answer>", None),
-    "a whole program": (f"import math\n\n{CODE}\n", f"import math\n\n{CODE}\n"),
+    "an empty answer": (f"```python\n{CODE}\n```\n<answer></answer>", CODE),
+    "a whole program": (f"import math\n\n{CODE}\n", f"import math\n\n{CODE}"),
     "a program that holds a fence": (f's = """\n```\na\n```\n"""\n{CODE}',) * 2,
     "a program that holds tags": (f'def f(x):\n    return f"<answer>{{x}}</answer>"\n{CODE}',) * 2,
     "a program of two calls": ("print(input())\nprint(1)",) * 2,
-    "a bare expression": ("f(1) + 2", None),
+    "a bare name": ("x + 2", None),
     "one word": ("Yes", None),
     "a word a line": ("Yes\nNo", None),
     "an annotation": ("Answer: 42", None),
@@ -182,7 +184,7 @@ THOUGHTS = {
     "closed twice": (f"<think>a</think>\n{DRAFT}\n</think>\n{CODE}", CODE),
     "a mention in the section": (f"<think>\nThen `</think>`.\n{DRAFT}\n</think>\n{CODE}", CODE),
     "text before the section": (f"Hm.\n<think>\n{DRAFT}\n</think>\n{CODE}", CODE),
-    "a block before a section": (f"```python\n{CODE}\n```\n<think>Right?</think>\nDone.", CODE),
+    "a block before a section": (f"```python\n{CODE}\n```\n<think>Right?</think>\nDone.", None),
     "an answer before a section": (f"<answer>\n<think>a</think>\n```\n{CODE}\n```</answer>", CODE),
     "a program that names the tags": ('"""Remove <think>…</think>."""\nx = 1',) * 2,
     "a block that splits at the tag": (
@@ -209,6 +211,77 @@ def test_a_draft_in_the_thoughts_is_code_in_no_mode(mode: Extract) -> None:
     draft = f"<think>\n{DRAFT}\n<answer>a = 1</answer>\n</think>\n"
     assert extract(f"{draft}I don't know.", mode) is None
     assert extract(f"{draft}<answer>\n```\n{CODE}\n```\n</answer>", mode) == CODE
+
+
+MARKERS = {
+    "MBPP": f"[BEGIN]\n{CODE}\n[DONE]",
+    "MBPP, the begin in the prompt": f"{CODE}\n[DONE]",
+    "MBPP, and the next task": f"{CODE}\n[DONE]\n\nYou are an expert.\n[BEGIN]\nx = 1\n[DONE]",
+    "Code Llama": f"[PYTHON]\n{CODE}\n[/PYTHON]",
+    "Code Llama, in a sentence": f"Here it is:\n[PYTHON]\n{CODE}\n[/PYTHON]\nIt returns x.",
+    "a byte order mark": f"\ufeff{CODE}",
+    "a special token before": f"<|assistant|>\n{CODE}",
+    "the begin of the text": f"<s>{CODE}</s>",
+    "a fence in the prompt": f"python\n{CODE}",
+    "a block between markers": f"[BEGIN]\n```python\n{CODE}\n```\n[DONE]",
+    "thoughts before a marker": f"<think>a</think>\n[PYTHON]\n{CODE}\n[/PYTHON]",
+}
+
+
+@pytest.mark.parametrize("name", MARKERS)
+def test_markers_of_prompts_are_no_code(name: str) -> None:
+    assert extract(MARKERS[name], "auto") == CODE
+
+
+@pytest.mark.parametrize("code", ["states = [DONE]\nprint(states)", "x = [\n    DONE]\nprint(x)"])
+def test_a_list_is_no_marker(code: str) -> None:
+    assert extract(code, "auto") == code
+
+
+TWO = f"```python\na = 1\n```\nBetter:\n```python\n{CODE}\n```"
+RULES: dict[str, tuple[ExtractRule, str, str | None]] = {
+    "a tag": (ExtractRule(tags=["solution"]), f"<solution>\n{CODE}\n</solution>", CODE),
+    "a tag, unclosed": (ExtractRule(tags=["solution"]), f"So: <solution>{CODE}", CODE),
+    "a tag, a fence inside": (ExtractRule(tags=["code"]), f"<code>{TWO}</code>", CODE),
+    "one of two tags": (ExtractRule(tags=["a", "b"]), f"<a>x = 1</a> <b>{CODE}</b>", CODE),
+    "another tag": (ExtractRule(tags=["solution"]), f"<answer>{CODE}</answer>", None),
+    "a tag of signs": (ExtractRule(tags=["a.b"]), f"<a.b>{CODE}</a.b> <axb>x</axb>", CODE),
+    "a tag, the text in it": (
+        ExtractRule(tags=["a"], fence="none"),
+        f"<a>```\n{CODE}\n```</a>",
+        f"```\n{CODE}\n```",
+    ),
+    "the last block": (ExtractRule(), TWO, CODE),
+    "the first block": (ExtractRule(fence="first"), TWO, "a = 1"),
+    "the first named block": (ExtractRule(fence="first"), f"```\n6\n```\n{TWO}", "a = 1"),
+    "the first block in a tag": (ExtractRule(tags=["a"], fence="first"), f"<a>{TWO}</a>", "a = 1"),
+    "no block": (ExtractRule(), CODE, None),
+    "the whole text": (ExtractRule(fence="none"), f" {TWO}\n", f" {TWO}\n"),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_rule_says_where_the_code_is(name: str) -> None:
+    rule, text, code = RULES[name]
+    assert extract(text, rule) == code
+
+
+CONTINUED = {
+    "a body": ("    return 2 * n\n", "    return 2 * n\n"),
+    "a body that is a program": (
+        "    x = 1\n    return f(x)\n\n",
+        "    x = 1\n    return f(x)\n\n",
+    ),
+    "behind thoughts": ("<think>a</think>    return n", "    return n"),
+    "in a block": ("Go on:\n```python\n    return n\n```\n", "    return n\n"),
+    "blank": (" \n", None),
+}
+
+
+@pytest.mark.parametrize("name", CONTINUED)
+def test_what_goes_on_with_code_of_the_prompt_keeps_its_blanks(name: str) -> None:
+    text, code = CONTINUED[name]
+    assert extract(text, "auto", continues=True) == code
 
 
 SPECIAL_TOKENS = [
@@ -268,11 +341,6 @@ def test_other_languages_have_their_own_fences(fence: str, language: str, found:
     assert extract(text, "fence", language) == ("int x;" if found else None)
 
 
-def test_a_python_program_is_none_of_another_language() -> None:
-    assert extract("x = 1", "auto", "javascript") is None
-    assert extract("print(1)", "auto", "cpp") is None
-
-
 TOO_DEEP = {
     "signs": "x = " + "-" * 16_000 + "1",
     "negations": "x = " + "not " * 4_000 + "1",
@@ -288,7 +356,6 @@ TOO_DEEP = {
 def test_nesting_too_deep_for_the_parser_is_no_program(name: str) -> None:
     """How deep that is depends on the version of Python."""
     text = TOO_DEEP[name]
-    assert len(text) <= MAX_PARSED_CHARACTERS
     try:
         ast.parse(text)
     except (SyntaxError, MemoryError, RecursionError):
@@ -297,40 +364,63 @@ def test_nesting_too_deep_for_the_parser_is_no_program(name: str) -> None:
         assert extract(text, "auto") == text
 
 
-def test_a_long_program_is_one_though_only_its_beginning_is_parsed() -> None:
-    program = f"{CODE}\n" * MAX_PARSED_CHARACTERS
-    assert extract(program, "auto") == program
-    assert extract("Yes, it is so. " * MAX_PARSED_CHARACTERS, "auto") is None
+LONG = {
+    "a long statement": f"T = [{'1, ' * PART_CHARACTERS}]\n{CODE}",
+    "a long statement in lines": "T = [\n" + "1,\n" * PART_CHARACTERS + f"]\n{CODE}",
+    "a statement beyond all bounds": f"T = [{'1, ' * LONGEST_STATEMENT}]\n{CODE}",
+    "many statements": f"{CODE}\n\n" * PART_CHARACTERS,
+    "comments": "# x\n" * PART_CHARACTERS + CODE,
+    "a long text in quotes": 's = """\n' + "It is so.\n" * PART_CHARACTERS + f'"""\n{CODE}',
+    "branches": "if x:\n    f()\nelse:\n    g()\n" * PART_CHARACTERS + CODE,
+    "a fence in a docstring": f'def g():\n    """\n```\n1\n```\n"""\n{CODE}\n' * 1_000,
+}
 
 
-def test_a_text_too_long_to_parse_still_has_marks() -> None:
-    padding = "# x\n" * MAX_PARSED_CHARACTERS
-    assert extract(padding + CODE, "auto") is None
-    assert extract(f"{padding}<answer>{CODE}</answer>", "auto") == CODE
-    assert extract(f"{padding}```python\n{CODE}\n```", "auto") == CODE
+@pytest.mark.parametrize("name", LONG)
+def test_a_long_program_is_one(name: str) -> None:
+    assert extract(LONG[name], "auto") == LONG[name].strip()
+
+
+@pytest.mark.parametrize("name", sorted(LONG.keys() - {"a fence in a docstring"}))
+def test_a_block_behind_a_long_text_is_found(name: str) -> None:
+    padding = "Yes, it is so.\n" * PART_CHARACTERS
+    assert extract(padding, "auto") is None
+    assert extract(f"{padding}```python\n{LONG[name]}\n```", "auto") == LONG[name].strip()
+    assert extract(f"{CODE}\n{padding}", "auto") is None
+
+
+async def test_a_long_text_is_read_in_a_thread() -> None:
+    for text in (CODE, LONG["many statements"], LONG["comments"]):
+        assert await extracted(text, "auto") == text.strip()
 
 
 HOSTILE = {
-    "opening tags": "<answer>" * 500_000,
-    "closing tags": "</answer>" * 500_000,
-    "pairs of tags": "<answer></answer>" * 250_000,
-    "half tags": "<answer" * 500_000,
-    "angles": "<" * 4_000_000,
-    "fences": "```\n" * 1_000_000,
-    "named fences": "```python\n" * 400_000,
-    "one long fence": "`" * 4_000_000,
-    "one long fence and a word": "`" * 4_000_000 + "x\n",
-    "fences in one line": "``` " * 1_000_000,
-    "both marks in one line": "```~~~" * 700_000,
+    "opening tags": "<answer>" * 50_000,
+    "closing tags": "</answer>" * 50_000,
+    "pairs of tags": "<answer></answer>" * 25_000,
+    "half tags": "<answer" * 50_000,
+    "angles": "<" * 400_000,
+    "fences": "```\n" * 50_000,
+    "named fences": "```python\n" * 40_000,
+    "one long fence": "`" * 400_000,
+    "one long fence and a word": "`" * 400_000 + "x\n",
+    "fences in one line": "``` " * 100_000,
+    "both marks in one line": "```~~~" * 70_000,
     "deeper and deeper fences": "\n".join(" " * n + "```" for n in range(2_000)),
-    "blank lines": "```\n" + "\n" * 4_000_000 + "x",
-    "blanks": "```\n" + " " * 4_000_000 + "x",
-    "indented lines": "```\n" + " x\n" * 1_000_000,
-    "special tokens": "<|a|>\n" * 500_000,
-    "sections of thoughts": "<think></think>" * 200_000,
-    "thoughts in lines": " <think>\n</think>\n" * 200_000 + "```",
+    "blank lines": "```\n" + "\n" * 400_000 + "x",
+    "blanks": "```\n" + " " * 400_000 + "x",
+    "indented lines": "```\n" + " x\n" * 100_000,
+    "special tokens": "<|a|>\n" * 50_000,
+    "sections of thoughts": "<think></think>" * 20_000,
+    "thoughts in lines": " <think>\n</think>\n" * 20_000 + "```",
+    "ends of thoughts in blocks": "</think>\n```\n" * 20_000,
+    "blanks before a word": " " * 400_000 + "x",
+    "blanks in each line": ("  " * 1_000 + "x\n") * 200,
+    "markers": "[BEGIN]\n[DONE]\n" * 20_000,
+    "calls": "x = f(1)\n" * 20_000 + "x = (",
+    "quotes": 'x = """\n' * 20_000,
     "blanks before thoughts": "\n".join(" " * 2_000 for _ in range(500)),
-    "a fence for each tag": "<answer>```python\nx = 1\n```</answer>\n" * 100_000,
+    "a fence for each tag": "<answer>```python\nx = 1\n```</answer>\n" * 10_000,
 }
 
 
@@ -338,12 +428,6 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_texts_come_to_an_end(name: str, mode: Extract) -> None:
     extract(HOSTILE[name], mode)
-
-
-def test_only_the_last_marks_are_looked_at() -> None:
-    filler = "```text\n```\n" * MAX_MARKS
-    assert extract(f"{filler}```python\n{CODE}\n```", "fence") == CODE
-    assert extract(f"```python\n{CODE}\n```\n{filler}", "fence") is None
 
 
 PIECES = st.sampled_from(
@@ -354,6 +438,9 @@ PIECES = st.sampled_from(
         "</think>",
         "<code>",
         "</code>",
+        "[BEGIN]",
+        "[DONE]",
+        "\ufeff",
         "```",
         "```python",
         "```json",

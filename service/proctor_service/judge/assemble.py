@@ -17,6 +17,7 @@ longer than MAX_FITTED_CHARACTERS follows the prompt as it is.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import unicodedata
 from collections import deque
@@ -26,7 +27,8 @@ from itertools import product
 
 from proctor_client.wire import Code, Extract, Grader
 from proctor_service.judge.definitions import continued, with_definition, without_last_lines
-from proctor_service.judge.extract import extract, without_thoughts
+from proctor_service.judge.extract import answer_of, extract
+from proctor_service.judge.fences import tidy
 from proctor_service.judge.joining import joined
 from proctor_service.judge.syntax import syntax_tree
 from proctor_service.settings.languages import PYTHON
@@ -43,8 +45,6 @@ _ONE_METHOD = re.compile(
 """Matches a text that begins with `def f(self`."""
 MAX_FITTED_CHARACTERS = 64 * 1024
 MAX_REPEATED_LINES = 200
-MAX_PLACES = 20
-MAX_COMPARED_CHARACTERS = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,100 +79,82 @@ class Around:
 NOTHING = Around()
 
 
+async def read_program(
+    text: str, rule: Extract, language: str, around: Around = NOTHING
+) -> str | None:
+    """Return what `program_in` returns, without holding up the event loop."""
+    if len(text) <= MAX_FITTED_CHARACTERS:
+        return program_in(text, rule, language, around)
+    return await asyncio.to_thread(program_in, text, rule, language, around)
+
+
 def program_in(text: str, rule: Extract, language: str, around: Around = NOTHING) -> str | None:
     """Return the program of a completion; None for a completion without code.
 
-    Where the prompt's code comes before it, a text without a fence may be a body, which no rule of the
-    extraction takes for code. The prompt may have opened the fence, which the text then closes.
+    Where the prompt's code comes before it, a text without marks is code, but in Python only what can be
+    parsed behind the prompt. The prompt may have opened the fence that a body closes.
     """
     if not around.continues:
         code = extract(text, rule, language)
         return code if code is None else assembled(code, language, around)
-    answer = text if rule == "none" else without_thoughts(text)
-    before_fence = answer.partition("\n```")[0]
-    if rule == "auto" and language == PYTHON and before_fence.lstrip("\n").startswith((" ", "\t")):
-        program = assembled(before_fence, language, around)
-        if _is_python(program):
-            return program
-    code = extract(text, rule, language)
-    if code is not None:
-        return assembled(code, language, around, answer)
-    for body in dict.fromkeys((before_fence, answer)):
-        program = assembled(body, language, around)
-        is_readable = language != PYTHON or len(program) > MAX_PARSED_CHARACTERS
-        if program.strip() and (is_readable or _is_python(program)):
-            return program
-    return None
+    code = extract(text, rule, language, continues=True)
+    if code is None and around.suffix_code and text.isspace():
+        code = text
+    if rule == "auto" and language == PYTHON:
+        body = answer_of(text).partition("\n```")[0]
+        if code is None or body.lstrip("\n").startswith((" ", "\t")):
+            program = assembled(body, language, around)
+            if program.strip() and _is_python(program):
+                return program
+    if code is None:
+        return None
+    program = assembled(code, language, around)
+    is_readable = language != PYTHON or len(program) > MAX_PARSED_CHARACTERS or _is_python(program)
+    return program if is_readable or extract(text, rule, language) is not None else None
 
 
-def assembled(code: str, language: str, around: Around = NOTHING, text: str = "") -> str:
+def assembled(code: str, language: str, around: Around = NOTHING) -> str:
     """Return the program of extracted code, or of the file of a sandbox. A blank one stays as it is,
     but for a blank middle.
-
-    `text`: what the code was extracted from, where it may have lost its indentation.
     """
     if not code or not (code.strip() or around.suffix_code):
         return code
     if around.continues and language == PYTHON:
-        code = _python(code, around, text)
+        code = _python(code, around)
     elif around.continues:
-        code = _other(code, language, around, text)
+        code = _other(code, language, around)
     return joined(language, around.prelude, code)
 
 
-def _fitted(code: str, text: str, around: Around) -> str:
-    """Return a body or a middle as it was written, without what it repeats of its sides."""
+def _fitted(code: str, around: Around) -> str:
+    """Return a body or a middle without what it repeats of its sides."""
     if len(code) > MAX_FITTED_CHARACTERS:
         return code
-    return _without_sides(_as_written(code, text), around.prompt_code, around.suffix_code)
+    return _without_sides(code, around.prompt_code, around.suffix_code)
 
 
-def _as_written(code: str, text: str) -> str:
-    """Return the code with the indentation that it has in the text: a part of a program needs it.
-
-    The extraction takes common indentation away, or that of the first line.
-    """
-    first = code[:MAX_COMPARED_CHARACTERS].partition("\n")[0]
-    if not first.strip() or first[:1] in " \t":
-        return code
-    place = len(text)
-    for _ in range(MAX_PLACES):
-        place = text.rfind(first, 0, place)
-        if place < 0:
-            break
-        indent = text[text.rfind("\n", 0, place) + 1 : place]
-        if indent and not indent.strip(" \t"):
-            for indented in (_each_line(indent, code), indent + code):
-                if text.startswith(indented, place - len(indent)):
-                    return indented
-    return code
-
-
-def _other(code: str, language: str, around: Around, text: str) -> str:
+def _other(code: str, language: str, around: Around) -> str:
     prompt, suffix, name = around.prompt_code, around.suffix_code, around.entry_point
-    whole = with_definition(language, prompt, code, name)
-    if whole is not None:
-        return whole
-    code = _fitted(code, text, around)
-    return continued(language, prompt, code, suffix)
+    whole = with_definition(language, prompt, tidy(code), name)
+    return whole or continued(language, prompt, _fitted(code, around), suffix)
 
 
 # ---------------------------------------------------------------- Python
 
 
-def _python(code: str, around: Around, text: str) -> str:
+def _python(code: str, around: Around) -> str:
     prompt, suffix = around.prompt_code, around.suffix_code
     as_method = _as_method(prompt, code)
     if as_method is not None:
         return as_method
-    opened, names = _last_opened(prompt), _names(around.entry_point)
-    defined = {_normal(each) for each in _OPENED.findall(code)}
-    is_defined = bool(names & defined) or any(_assigns(code, each) for each in names)
+    opened, names, whole = _last_opened(prompt), _names(around.entry_point), tidy(code)
+    defined = {_normal(each) for each in _OPENED.findall(whole)}
+    is_defined = bool(names & defined) or any(_assigns(whole, each) for each in names)
     if opened is not None and (opened[0] in defined or (is_defined and not _is_python(prompt))):
-        return joined(PYTHON, without_last_lines(prompt[: opened[1]], ("@",)), code)
+        return joined(PYTHON, without_last_lines(prompt[: opened[1]], ("@",)), whole)
     if is_defined:
-        return joined(PYTHON, prompt, code)
-    return _continued(prompt, _fitted(code, text, around), suffix)
+        return joined(PYTHON, prompt, whole)
+    return _continued(prompt, _fitted(code, around), suffix)
 
 
 def _as_method(prompt: str, code: str) -> str | None:

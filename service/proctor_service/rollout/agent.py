@@ -216,7 +216,7 @@ async def _refine(episode: _Episode, agent: RefineAgent) -> None:
     plan, counts = episode.plan, episode.counts
     counts["attempts"] = 0
     while (reply := await episode.next_reply()) is not None:
-        judgement = await episode.judge(answers.of_reply(plan, reply.text))
+        judgement = await episode.judge(await answers.of_reply(plan, reply.text))
         counts["attempts"] += 1
         if judgement.verdict == "passed":
             return
@@ -237,7 +237,7 @@ async def _use_tools(
         for call in reply.tool_calls:
             submitted = await _carry_out(episode, agent, toolbox, call, reply)
             if submitted is not None:
-                await episode.judge(answers.of_submission(episode.plan, submitted))
+                await episode.judge(await answers.of_submission(episode.plan, submitted))
                 return
         if reply.tool_calls:
             continue

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from proctor_client.wire import Extract
 from proctor_service.evaluate import NoCode
-from proctor_service.judge.assemble import assembled, program_in
-from proctor_service.judge.recognition import parsed
+from proctor_service.judge.assemble import assembled, read_program
 from proctor_service.judge.submission import (
     SOLUTION,
     Submission,
@@ -37,9 +35,9 @@ def of_code(plan: Plan, code: str | None) -> Submission | NoCode:
     )
 
 
-def of_reply(plan: Plan, text: str) -> Submission | NoCode:
+async def of_reply(plan: Plan, text: str) -> Submission | NoCode:
     """Return the submission of a reply: the program of the code in it."""
-    return of_code(plan, program_in(text, plan.extract, PYTHON, plan.task.around))
+    return of_code(plan, await read_program(text, plan.extract, PYTHON, plan.task.around))
 
 
 def of_files(plan: Plan) -> Submission | NoCode:
@@ -50,17 +48,16 @@ def of_files(plan: Plan) -> Submission | NoCode:
     return of_code(plan, solution and assembled(solution, PYTHON, plan.task.around))
 
 
-def of_submission(plan: Plan, code: str) -> Submission | NoCode:
+async def of_submission(plan: Plan, code: str) -> Submission | NoCode:
     """Return the submission for the code of a submit_solution call.
 
-    Code that parses is used as is; otherwise the extractor searches the text for code. If the
-    extractor finds none, the text is judged as a program with a syntax error.
+    The text is read by the rule `auto`, since a call has no format of its own. Without code in it the text
+    is judged as a program.
     """
     if not code.strip():
         return of_code(plan, None)
     around = plan.task.around
-    rule: Extract = "none" if parsed(code) is not None else plan.extract
-    program = program_in(code, rule, PYTHON, around) or assembled(code, PYTHON, around)
+    program = await read_program(code, "auto", PYTHON, around) or assembled(code, PYTHON, around)
     return of_code(plan, program)
 
 

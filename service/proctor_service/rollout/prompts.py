@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from proctor_client.wire import Agent, Extract, RefineAgent, Tool
+from proctor_client.wire import Agent, Extract, ExtractName, ExtractRule, RefineAgent, Tool
 
 REFINE = (
     "You are an expert Python programmer. Answer with one complete program {where}. "
     "It is run against tests; when some fail, you are told how, and may answer again."
 )
-WHERE: Mapping[Extract, str] = {
+WHERE: Mapping[ExtractName, str] = {
     "auto": "in a ```python block",
     "fence": "in a ```python block",
     "xml": "between <answer> and </answer>",
@@ -34,6 +34,14 @@ def system_prompt(agent: Agent, extract: Extract) -> str:
     if agent.system_prompt is not None:
         return agent.system_prompt
     if isinstance(agent, RefineAgent):
-        return REFINE.format(where=WHERE[extract])
+        return REFINE.format(where=_where(extract))
     submits: Tool = "submit_solution"
     return f"{TOOLS} {SUBMIT if submits in agent.tools else FINISH}"
+
+
+def _where(extract: Extract) -> str:
+    if not isinstance(extract, ExtractRule):
+        return WHERE[extract]
+    if extract.tags:
+        return f"between <{extract.tags[0]}> and </{extract.tags[0]}>"
+    return WHERE["none" if extract.fence == "none" else "fence"]

@@ -39,7 +39,7 @@ from proctor_service.api.rewards.checks import (
 )
 from proctor_service.errors import Failure, InvalidRequest, JudgeFailed
 from proctor_service.evaluate import Item, NoCode, Origin, Outcome
-from proctor_service.judge.assemble import Around, program_in
+from proctor_service.judge.assemble import Around, read_program
 from proctor_service.judge.submission import Judgement, Submission, integrity_of, test_count
 from proctor_service.sandbox.environments.built import NO_ENVIRONMENTS, Environments
 from proctor_service.sandbox.interface import TESTS, Backend, Limits
@@ -203,11 +203,11 @@ class Translation:
         found: list[Entry] = []
         pacer = Pacer()
         for index, submission in enumerate(self.request.submissions):
-            found.append(self._entry(index, submission))
+            found.append(await self._entry(index, submission))
             await pacer.pause()
         return found
 
-    def _entry(self, index: int, asked: WireSubmission) -> Entry:
+    async def _entry(self, index: int, asked: WireSubmission) -> Entry:
         request, where = self.request, f"submissions.{index}"
         grader = asked.grader or request.grader
         if grader is None:
@@ -237,7 +237,7 @@ class Translation:
         text = completion_text(asked, where)
         rule = asked.extract or request.extract
         around = Around.of(grader, asked, request)
-        source = program_in(text, rule, language, around)
+        source = await read_program(text, rule, language, around)
         submission: Submission | NoCode
         key = None
         if source is None:

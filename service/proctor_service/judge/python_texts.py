@@ -1,0 +1,84 @@
+"""Texts in Python: whether one is a program, and whether a block only shows another one.
+
+A parse holds the interpreter's lock, so a long text is parsed in parts of whole statements, and other
+threads run in between. What begins with a statement longer than `LONGEST_STATEMENT` is not parsed.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+import sys
+
+from proctor_service.judge.fences import tidy
+from proctor_service.judge.syntax import Incomplete, syntax_tree
+
+PART_CHARACTERS = 16 * 1024
+LONGEST_STATEMENT = 128 * 1024
+_IDLE = (ast.Pass, ast.Break, ast.Continue, ast.Return, ast.Global, ast.Nonlocal, ast.Delete)
+_BLOCKS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_ERRORS = (SyntaxError, ValueError, MemoryError, RecursionError)
+# A line that begins a statement at the top level: "def f():", but not "else:" or ")".
+_STATEMENT = re.compile(r"^(?!(?:elif|else|except|finally)\b)[^\s#)\]}]", re.M)
+_SESSION = re.compile(r"^(?:>>>|\.\.\.) ?", re.M)  # ">>> f(1)"
+
+
+def is_program(text: str) -> bool:
+    """Tell whether a text parses and does more than name or compute a value: "Yes" and "42" parse, too."""
+    text, start, size, does = tidy(text), 0, PART_CHARACTERS, False
+    while start < len(text):
+        following = _STATEMENT.search(text, start + size)
+        end = following.start() if following else len(text)
+        if end - start > LONGEST_STATEMENT:
+            return True
+        try:
+            tree = syntax_tree(text[start:end], is_part=end < len(text))
+        except Incomplete:
+            size *= 2  # the part ended within a statement, such as a text in quotes
+            continue
+        except _ERRORS:
+            return False
+        does = does or any(map(_acts, tree.body))
+        start, size = end, PART_CHARACTERS
+    return does
+
+
+begins_as_code = is_program
+
+
+def _acts(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.Expr):
+        return any(isinstance(node, ast.Call | ast.Lambda) for node in ast.walk(statement))
+    return not isinstance(statement, _IDLE) and getattr(statement, "value", statement) is not None
+
+
+def defined_names(block: str) -> frozenset[str]:
+    """Return the functions and classes that a block defines at its top level."""
+    try:
+        return frozenset(each.name for each in syntax_tree(block).body if isinstance(each, _BLOCKS))
+    except _ERRORS:
+        return frozenset()
+
+
+def is_example(block: str, known: frozenset[str], *, is_named: bool) -> bool:
+    """Tell whether a block is an output, or needs one of the names `known`, which other blocks define.
+
+    The class of a solution may use what another block gives, such as the nodes of a list.
+    """
+    try:
+        tree = syntax_tree(_SESSION.sub("", block))
+    except _ERRORS:
+        return not is_named  # broken code is code
+    if not any(map(_acts, tree.body)):
+        return True
+    bound, loaded = set[str](vars(builtins)), set[str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            is_own = node.module not in sys.stdlib_module_names
+            (loaded if is_own else bound).update(each.asname or each.name for each in node.names)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            loaded.add(node.id)
+        elif not isinstance(node, ast.alias):
+            bound.update(getattr(node, name, None) or "" for name in ("id", "arg", "name"))
+    return "Solution" not in bound - known and not known.isdisjoint(loaded - bound)
