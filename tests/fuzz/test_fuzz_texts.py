@@ -65,7 +65,7 @@ def test_packed_tests_are_a_list_or_refused(tally: ReplayCounts, data: bytes, wh
 @given(mutated(LABELS) | odd_json)
 def test_a_label_is_a_grader_or_refused(tally: ReplayCounts, label: Any) -> None:
     with tally.case(label), contextlib.suppress(InvalidRequest):
-        assert submission_of_label(label, "x = 1").grader is not None
+        assert submission_of_label(label, "x = 1", None).grader is not None
 
 
 @cases(1000)

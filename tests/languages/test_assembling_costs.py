@@ -48,5 +48,5 @@ def cpu_seconds(piece: str, length: int, language: str) -> float:
     text = (piece * length)[:length]
     begun = time.process_time()
     for suffix in ("", "    return x\n"):
-        assembled(text, language, Around(prelude, prompt, suffix, "f"), text)
+        assembled(text, language, Around(prelude, prompt, suffix, "f"))
     return max(time.process_time() - begun, LEAST_SECONDS)

@@ -204,6 +204,36 @@ def test_files_without_tests_are_an_invalid_task(service: Service, name: str) ->
         assert (result["reward"], result["error"]["reason"]) == (None, "invalid_task"), result
 
 
+JUNIT_FILES = {
+    "its own class": {"ATest.java": "class ATest { @org.junit.jupiter.api.Test void a() {CHECK} }"},
+    "its base": {"Base.java": "abstract class Base { @org.junit.jupiter.api.Test void a() {CHECK} }",
+                 "ATest.java": "class ATest extends Base { }"},
+    "an annotation": {"Quick.java": "import java.lang.annotation.*;\n@Retention(RetentionPolicy.RUNTIME)\n"
+                                    "@org.junit.jupiter.api.Test @interface Quick { }",
+                      "ATest.java": "class ATest { @Quick void a() {CHECK} }"},
+}  # fmt: skip
+
+
+def test_a_class_has_tests_in_the_ways_of_junit(service: Service) -> None:
+    if not _is_here("junit"):
+        pytest.skip("junit is not installed")
+    check = "{ org.junit.jupiter.api.Assertions.assertEquals(8, Solution.twice(4)); }"
+    graders = [
+        {"kind": "command", "runner": "junit", "files": {
+            name: text.replace("{CHECK}", check) for name, text in files.items()
+        }}
+        for files in JUNIT_FILES.values()
+    ]  # fmt: skip
+    right, wrong = (_java(body) for body in ("return 2 * n;", "return n;"))
+    items = [
+        {"completion": code, "language": "java", "grader": grader}
+        for grader in graders
+        for code in (right, wrong)
+    ]
+    results = judge(service, *items, limits=LIMITS)
+    assert [each["reward"] for each in results] == [1.0, 0.0] * len(graders), results
+
+
 def test_skipped_tests_earn_nothing(service: Service) -> None:
     if not _is_here("jest"):
         pytest.skip("jest is not installed")

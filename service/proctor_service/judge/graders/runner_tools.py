@@ -48,8 +48,9 @@ _JUNIT_JARS = (
     "junit-platform-commons", "junit-platform-engine", "junit-platform-launcher", "opentest4j",
 )  # fmt: skip
 _JUNIT_TEST = re.compile(
-    r"@(?:Test|ParameterizedTest|RepeatedTest|TestFactory|TestTemplate|Nested)\b"
-)
+    r"@(?:\w+\.)*(?:Test|ParameterizedTest|RepeatedTest|TestFactory|TestTemplate|Nested)\b"
+)  # `@Test`, `@org.junit.jupiter.api.Test`
+_JAVA_CLASS = re.compile(r"\b(?:class|record)\s+\w")  # `class SolutionTest`
 _JEST_TEST = re.compile(r"\b(?:[fx]?it|x?test)\b")
 _JEST_TEST_FILE = re.compile(r"(?:^|/)__tests__/|\.(?:test|spec)\.[cm]?[jt]sx?$")
 _JEST_SOURCE = re.compile(r"\.[cm]?jsx?$")
@@ -188,11 +189,14 @@ def _junit(
 ) -> Tool:
     place = None if source is None else f"{java_names(source).file}.java"
     files = _together(others, None, place, source, tests)
-    classes = [
-        _class_of(path, text) for path, text in tests.items() if _JUNIT_TEST.search(_code(text))
-    ]
-    if not classes:
+    if not any(_JUNIT_TEST.search(_code(text)) for text in tests.values()):
         raise InvalidTask("no file of the grader has a test of JUnit Jupiter")
+    # A class may have its tests from another file: by inheritance, or an annotation of its own.
+    classes = [
+        _class_of(path, text)
+        for path, text in tests.items()
+        if path.endswith(".java") and _JAVA_CLASS.search(_code(text))
+    ]
     names = ", ".join(map(json.dumps, classes))
     files[f"{name}/{name}.java"] = launcher_text("junit.java", name, CLASSES=names)
     jars = ":".join(f"{_JUNIT_FOLDER}/{jar}.jar" for jar in _JUNIT_JARS)
