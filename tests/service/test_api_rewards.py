@@ -173,7 +173,7 @@ def test_a_submission_may_say_itself_where_its_code_is() -> None:
     ]
     with running_service(judge=judge) as service, service.client() as client:
         ask(client, {"submissions": items, "grader": ASSERTS, "extract": {"tags": ["solution"]}})
-    assert {each.source for each in judge.submissions} == {"b", "c", "f", "    return g"}
+    assert {each.source for each in judge.submissions} == {"b", "c", "f", "def f():\n    return g"}
 
 
 def test_no_code_is_a_verdict_without_a_sandbox() -> None:
