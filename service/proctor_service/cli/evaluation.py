@@ -90,7 +90,7 @@ def evaluation(
     url: Url = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first tasks.")] = None,
     extract: Annotated[
-        wire.Extract | None,
+        wire.ExtractName | None,
         typer.Option(help="How code is taken out; default: none for references, else auto."),
     ] = None,
     job: Annotated[str, typer.Option(help="The name by which the service shares itself.")] = "eval",
