@@ -111,6 +111,7 @@ def codeforces(row: Row, place: str) -> Task:
     cases = decoded(row, "official_tests") if row.get("official_tests") else []
     if not cases:
         raise ValueError("official_tests: no tests")
+    # Without a checker one output is right, to the character.
     grader = dict(programs_of(*sides_of(cases), tolerance={}))
     if row.get("input_mode") == "file":
         grader["cases"] = [
