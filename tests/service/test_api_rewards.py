@@ -176,6 +176,17 @@ def test_a_submission_may_say_itself_where_its_code_is() -> None:
     assert {each.source for each in judge.submissions} == {"b", "c", "f", "def f():\n    return g"}
 
 
+def test_a_prelude_that_is_too_long_for_a_batch_is_refused() -> None:
+    body = {
+        "submissions": [{"completion": "x = 1"}] * 9,
+        "grader": ASSERTS,
+        "prelude": "#" * (16 << 20),
+    }
+    with running_service(judge=Seen()) as service, service.client() as client:
+        answer = client.post("/reward", json=body)
+        assert (answer.status_code, answer.json()["error"]["reason"]) == (413, "batch_too_large")
+
+
 def test_no_code_is_a_verdict_without_a_sandbox() -> None:
     judge = Seen()
     with running_service(judge=judge) as service, service.client() as client:

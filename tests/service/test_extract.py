@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proctor_client.wire import Extract, ExtractRule
-from proctor_service.judge.extract import extract, extracted
+from proctor_service.judge.assemble import read_program
+from proctor_service.judge.extract import extract
 from proctor_service.judge.python_texts import LONGEST_STATEMENT, PART_CHARACTERS
 
 MODES: tuple[Extract, ...] = ("auto", "xml", "fence", "none")
@@ -391,7 +392,7 @@ def test_a_block_behind_a_long_text_is_found(name: str) -> None:
 
 async def test_a_long_text_is_read_in_a_thread() -> None:
     for text in (CODE, LONG["many statements"], LONG["comments"]):
-        assert await extracted(text, "auto") == text.strip()
+        assert await read_program(text, "auto", "python") == text.strip()
 
 
 HOSTILE = {

@@ -44,6 +44,7 @@ _ONE_METHOD = re.compile(
 )
 """Matches a text that begins with `def f(self`."""
 MAX_FITTED_CHARACTERS = 64 * 1024
+MAX_WAITED_CHARACTERS = 64 * 1024
 MAX_REPEATED_LINES = 200
 
 
@@ -83,7 +84,7 @@ async def read_program(
     text: str, rule: Extract, language: str, around: Around = NOTHING
 ) -> str | None:
     """Return what `program_in` returns, without holding up the event loop."""
-    if len(text) <= MAX_FITTED_CHARACTERS:
+    if len(text) <= MAX_WAITED_CHARACTERS:
         return program_in(text, rule, language, around)
     return await asyncio.to_thread(program_in, text, rule, language, around)
 

@@ -5,7 +5,6 @@ Every step takes time linear in the text, and none holds the interpreter's lock 
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections import deque
 from collections.abc import Sequence
@@ -23,7 +22,6 @@ _RULES = {
     "fence": ExtractRule(),
     "none": ExtractRule(fence="none"),
 }
-_SHORT_CHARACTERS = 64 * 1024  # of a text that the event loop may read itself
 _COMPARED_BLOCKS = 8
 _LONGEST_EXAMPLE = 16 * 1024
 
@@ -34,15 +32,6 @@ _END_OF_THOUGHTS = re.compile(r"(^[ \t]*+)?</think>(?![\"'\\]|`(?!``))([ \t]*+$)
 # Lines of the prompts of MBPP and Code Llama: "[BEGIN]", "[DONE]".
 _BEGIN = re.compile(r"^[ \t]*+\[(?:BEGIN|PYTHON)\][ \t]*+(?:\n|\Z)", re.M)
 _END = re.compile(r"^[ \t]*+\[DONE\][ \t]*+$|\[/PYTHON\]", re.M)
-
-
-async def extracted(
-    text: str, rule: Extract, language: str = PYTHON, *, continues: bool = False
-) -> str | None:
-    """Return what `extract` returns, without holding up the event loop."""
-    if len(text) <= _SHORT_CHARACTERS:
-        return extract(text, rule, language, continues=continues)
-    return await asyncio.to_thread(extract, text, rule, language, continues=continues)
 
 
 def extract(

@@ -31,7 +31,7 @@ from proctor_service.api.compat.sandbox_fusion import (
     try_again,
 )
 from proctor_service.errors import InvalidRequest, InvalidTask
-from proctor_service.judge.extract import extracted
+from proctor_service.judge.assemble import read_program
 from proctor_service.judge.submission import Judgement
 
 DATASET_TYPE = "CommonOJDataset"
@@ -119,7 +119,7 @@ async def _submit(handler: CompatHandler, asked: Submit, context: RequestContext
     if config.custom_extract_logic is not None:
         raise InvalidRequest("config.custom_extract_logic: code of a request never runs in here")
     language = handler.language(config.language)
-    code = await extracted(asked.completion, "auto", language) or ""
+    code = await read_program(asked.completion, "auto", language) or ""
     cases = config.provided_data.test
     tests = []
     if code:

@@ -19,7 +19,7 @@ from proctor_service.api.compat.form import MOST_TESTS, PREFIX, Form, documented
 from proctor_service.api.compat.handler import ClientProfile, CompatHandler, Judged, RequestContext
 from proctor_service.api.problems import problem
 from proctor_service.errors import Failure, InvalidRequest, InvalidTask, Refusal
-from proctor_service.judge.extract import extracted
+from proctor_service.judge.assemble import read_program
 from proctor_service.scheduling.pacer import Pacer
 
 JOB = "skypilot"
@@ -106,7 +106,7 @@ async def _codes(items: list[RewardItem]) -> list[str]:
     """Return the code of each response, extracted as in /reward with `auto`."""
     codes, pacer = [], Pacer()
     for item in items:
-        codes.append(await extracted(item.response, "auto") or "")
+        codes.append(await read_program(item.response, "auto") or "")
         await pacer.pause()
     return codes
 

@@ -37,7 +37,7 @@ from proctor_service.api.rewards.checks import (
     check_judges_code,
     check_language,
 )
-from proctor_service.errors import Failure, InvalidRequest, JudgeFailed
+from proctor_service.errors import BatchTooLarge, Failure, InvalidRequest, JudgeFailed
 from proctor_service.evaluate import Item, NoCode, Origin, Outcome
 from proctor_service.judge.assemble import Around, read_program
 from proctor_service.judge.submission import Judgement, Submission, integrity_of, test_count
@@ -50,6 +50,8 @@ from proctor_service.settings.environments import DEFAULT
 from proctor_service.settings.languages import PYTHON, language_named
 from proctor_service.settings.mcp_servers import NO_SERVERS, McpServer
 
+MAX_ADDED_CHARACTERS = 128 << 20
+"""Of all programs of a batch beyond their completions: a prelude of one request is in every program."""
 LIMITS_WITH_CEILING = (
     "cpu_seconds",
     "wall_seconds",
@@ -197,9 +199,13 @@ class Translation:
     _checked_graders: set[int] = field(default_factory=set)
     _digests: dict[int, bytes] = field(default_factory=dict)
     _prompts: dict[int, str] = field(default_factory=dict)
+    _added: int = 0
 
     async def entries(self) -> list[Entry]:
-        """Return the items for all submissions. Raises InvalidRequest, naming the field."""
+        """Return the items for all submissions.
+
+        Raises InvalidRequest, naming the field, and BatchTooLarge.
+        """
         found: list[Entry] = []
         pacer = Pacer()
         for index, submission in enumerate(self.request.submissions):
@@ -238,6 +244,11 @@ class Translation:
         rule = asked.extract or request.extract
         around = Around.of(grader, asked, request)
         source = await read_program(text, rule, language, around)
+        self._added += 0 if source is None else max(0, len(source) - len(text))
+        if self._added > MAX_ADDED_CHARACTERS:
+            raise BatchTooLarge(
+                "prelude, prompt_code and suffix_code make the programs of this batch too long"
+            )
         submission: Submission | NoCode
         key = None
         if source is None:
