@@ -221,6 +221,8 @@ MARKERS = {
     "Code Llama": f"[PYTHON]\n{CODE}\n[/PYTHON]",
     "Code Llama, in a sentence": f"Here it is:\n[PYTHON]\n{CODE}\n[/PYTHON]\nIt returns x.",
     "a byte order mark": f"\ufeff{CODE}",
+    "a byte order mark behind thoughts": f"<think>So.</think>\n\ufeff{CODE}",
+    "a marker on the line of the code": f"[PYTHON] {CODE}[/PYTHON]",
     "a special token before": f"<|assistant|>\n{CODE}",
     "the begin of the text": f"<s>{CODE}</s>",
     "a fence in the prompt": f"python\n{CODE}",

@@ -26,11 +26,14 @@ _COMPARED_BLOCKS = 8
 _LONGEST_EXAMPLE = 16 * 1024
 
 _INK = re.compile(r"\S")
-_FIRST_TOKENS = re.compile(r"(?:<[|｜][^<>|｜\s]{1,40}+[|｜]>|<s>|<bos>|\ufeff)++\n?")
+_FIRST_TOKENS = re.compile(r"\s*+(?:<[|｜][^<>|｜\s]{1,40}+[|｜]>|<s>|<bos>|\ufeff)++\n?")
 # "</think>" at the begin or the end of a line, or after "<think>" at the begin; before a quote a mention.
 _END_OF_THOUGHTS = re.compile(r"(^[ \t]*+)?</think>(?![\"'\\]|`(?!``))([ \t]*+$)?", re.I | re.M)
-# Lines of the prompts of MBPP and Code Llama: "[BEGIN]", "[DONE]".
-_BEGIN = re.compile(r"^[ \t]*+\[(?:BEGIN|PYTHON)\][ \t]*+(?:\n|\Z)", re.M)
+# Lines of the prompts of MBPP and Code Llama: "[BEGIN]", "[DONE]"; a text may begin with "[PYTHON] def f():".
+_BEGIN = re.compile(
+    r"^[ \t]*+\[(?:BEGIN|PYTHON)\][ \t]*+(?:\n|\Z)|\A\s*+\[(?:BEGIN|PYTHON)\][ \t]*+(?=[\w@#])",
+    re.M,
+)
 _END = re.compile(r"^[ \t]*+\[DONE\][ \t]*+$|\[/PYTHON\]", re.M)
 
 
