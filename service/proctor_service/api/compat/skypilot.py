@@ -21,6 +21,7 @@ from proctor_service.api.problems import problem
 from proctor_service.errors import Failure, InvalidRequest, InvalidTask, Refusal
 from proctor_service.judge.assemble import read_program
 from proctor_service.scheduling.pacer import Pacer
+from proctor_service.settings.languages import PYTHON
 
 JOB = "skypilot"
 LIMIT_SECONDS = 30.0
@@ -106,7 +107,7 @@ async def _codes(items: list[RewardItem]) -> list[str]:
     """Return the code of each response, extracted as in /reward with `auto`."""
     codes, pacer = [], Pacer()
     for item in items:
-        codes.append(await read_program(item.response, "auto") or "")
+        codes.append(await read_program(item.response, "auto", PYTHON) or "")
         await pacer.pause()
     return codes
 
