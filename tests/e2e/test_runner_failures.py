@@ -41,7 +41,7 @@ BREAKS = {
        for name in ("asserts", "objects", "calls", "stdio", "exec")},
     "files, pytest": ("guest/work_files", "write_files", PYTEST),
     "load": ("guest/script", "load_job", GRADERS["asserts"]),
-    "a decoder": ("codec/decoding", "decode", calls(([WORD], 2))),
+    "a decoder": ("codec/decoding", "decode", {"kind": "asserts", "tests": [f"assert f('{WORD}')"]}),
     "pytest, options": ("guest/same_process/pytest_run", "_options", PYTEST),
     "pytest, reporter": ("guest/same_process/pytest_reporter", "make_reporter", PYTEST),
     "pytest, start": ("guest/same_process/pytest_run", "_clear_folders", PYTEST),
