@@ -38,7 +38,7 @@ LOSES = "# its sandbox goes away"
 BROKEN = {"kind": "asserts", "tests": ["assert f( =="]}
 EXEC = {"kind": "exec"}
 COMPARES = {"kind": "asserts", "tests": ["assert f() == 1"], "integrity": "in_process"}
-ANSWERS = "def f(): return 1"
+ANSWERS, ERRS = "def f(): return 1", "def f(): return 2"
 EQUALS_ALL = "class Any:\n    def __eq__(self, other): return True\n\nf = Any"
 NO_CODE = "I would multiply it by two."
 PASSES, FAILS, LEAVES = "print(1)", "assert False", "import os; os._exit(0)"
@@ -158,7 +158,7 @@ class Load:
 
     def _deceive(self, client: httpx.Client) -> None:
         source = ANSWERS if self.over.is_set() else EQUALS_ALL
-        _reward(client, "deceived", source, grader=COMPARES, cache=False)
+        _reward(client, "deceived", source, ERRS, grader=COMPARES, cache=False)
 
     def _roll_out(self, client: httpx.Client) -> None:
         _roll_out(client, self._policy_url, SOLVED)
