@@ -37,6 +37,9 @@ TOKEN = "a-token-for-prometheus"
 LOSES = "# its sandbox goes away"
 BROKEN = {"kind": "asserts", "tests": ["assert f( =="]}
 EXEC = {"kind": "exec"}
+COMPARES = {"kind": "asserts", "tests": ["assert f() == 1"], "integrity": "in_process"}
+ANSWERS, ERRS = "def f(): return 1", "def f(): return 2"
+EQUALS_ALL = "class Any:\n    def __eq__(self, other): return True\n\nf = Any"
 NO_CODE = "I would multiply it by two."
 PASSES, FAILS, LEAVES = "print(1)", "assert False", "import os; os._exit(0)"
 DIFFERENT = [PASSES, FAILS] * 2
@@ -99,7 +102,8 @@ class Load:
         self._policy_url = policy_url
         waiting = [*[self._flood] * FLOODING, self._break, self._lose, self._roll_out]
         # These get their answers at once; too many of them would hide what the others get.
-        quick = [self._collapse, self._be_silent, self._use_a_sandbox, self._meet_the_defect]
+        quick = [self._collapse, self._be_silent, self._deceive]
+        quick += [self._use_a_sandbox, self._meet_the_defect]
         clients = [
             *((act, url, PAUSE_SECONDS) for act in waiting),
             *((act, url, QUICK_SECONDS) for act in quick),
@@ -151,6 +155,10 @@ class Load:
     def _break(self, client: httpx.Client) -> None:
         grader = EXEC if self.over.is_set() else BROKEN
         _reward(client, "broken", *DIFFERENT, grader=grader, cache=False)
+
+    def _deceive(self, client: httpx.Client) -> None:
+        source = ANSWERS if self.over.is_set() else EQUALS_ALL
+        _reward(client, "deceived", source, ERRS, grader=COMPARES, cache=False)
 
     def _roll_out(self, client: httpx.Client) -> None:
         _roll_out(client, self._policy_url, SOLVED)

@@ -98,6 +98,7 @@ BESIDE = [
     "assert math.isclose(f(2), math.pi)",
     "s = Stack()\ns.push(1)\nassert s.pop() == 1\nassert len(s) == 0",
     "s = Stack()\nassert isinstance(s.top(), int)",
+    "assert list(LinkedList([1, 2]).backwards()) == [2, 1]",
     "assert float(Money(5)) == 5.0",
     "assert np.allclose(f(3), [1.0])",
     "w = Word('k')\nassert w.text() == 'kitten'",

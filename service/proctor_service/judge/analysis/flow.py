@@ -11,7 +11,6 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
-from proctor_service.judge.analysis import data_attributes
 from proctor_service.judge.analysis.names import entry_name, looks_like_class
 from proctor_service.judge.analysis.suite import Suite, arguments_of, children_of
 
@@ -257,8 +256,9 @@ class Flow:
         made = node.value if isinstance(node, ast.Attribute) else None
         if not isinstance(made, ast.Call) or not isinstance(made.func, ast.Name):
             return
+        # What a class is made of is its state: with arguments it is more than a place for functions.
         is_class = made.func.id in self.submission and looks_like_class(made.func.id)
-        if is_class and (node.attr not in data_attributes.METHODS or not arguments_of(made)):  # type: ignore[attr-defined]
+        if is_class and not arguments_of(made):
             self.fresh.add(made.func.id)
             self._fresh_methods.add(id(node))
 
