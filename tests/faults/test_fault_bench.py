@@ -26,7 +26,8 @@ QUEUED = 500
 
 @pytest.fixture(scope="module")
 def room() -> Iterator[Rig]:
-    with rig({"PROCTOR_GRACE_SECONDS": str(GRACE_SECONDS)}, cables_between=False) as found:
+    # As long as a slow machine needs for what has begun: at the end of the grace, that is cancelled.
+    with rig({"PROCTOR_GRACE_SECONDS": str(WAIT_SECONDS)}, cables_between=False) as found:
         yield found
 
 
@@ -64,7 +65,7 @@ def test_a_rolling_restart_fails_no_request(room: Rig) -> None:
         try:
             for process in room.processes:
                 process.send(signal.SIGTERM)
-                assert process.wait(GRACE_SECONDS + 5) == 0
+                assert process.wait() == 0
                 process.start()
         finally:
             over.set()
