@@ -234,8 +234,7 @@ class Execution(Lines):
     def _set_result(self, ended: Ended) -> None:
         if self.open:
             self._ended.set_result(ended)
-            self.open = False
-            self._wake()
+            self._close_lines()
 
     def _fail(self, failure: Failure) -> None:
         if not self.open:
@@ -245,8 +244,7 @@ class Execution(Lines):
             if not future.done():
                 future.set_exception(failure)
                 future.exception()  # retrieved here, or asyncio would log a warning
-        self.open = False
-        self._wake()
+        self._close_lines()
 
 
 def _ended(report: dict[str, Any], kept: dict[str, list[bytes]]) -> Ended:

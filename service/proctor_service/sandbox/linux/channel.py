@@ -77,6 +77,12 @@ class Lines:
                     self.on_line(line)
         return self._unread_bytes <= _UNREAD_BYTES and len(self._lines) <= _UNREAD_LINES
 
+    def _close_lines(self) -> None:
+        """Note that no further line arrives."""
+        self.open = False
+        self.on_line = None  # it refers to the sandbox, which reference counts are to free
+        self._wake()
+
     def _wake(self) -> None:
         """Wake the receiver if a line or the end is there, and the sender if the queue is short."""
         for waiter, due in (
@@ -201,15 +207,13 @@ class Channel(Lines, ABC):
     def _end(self) -> None:
         """Stop reading and sending; received lines stay readable."""
         if self.open:
-            self.open = False
-            self.on_line = None  # it refers to the sandbox, which reference counts are to free
+            self._close_lines()
             self.poller.remove(self._socket.fileno())
             if self._unsent:
                 self._loop.remove_writer(self._socket.fileno())
             while self._unsent:
                 for descriptor in self._unsent.popleft()[1]:
                     os.close(descriptor)
-            self._wake()
 
 
 class Stream:
