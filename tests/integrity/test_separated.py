@@ -140,7 +140,7 @@ HONEST = [
     "def f(a, b=2, *, c=3): return a, b, c\nassert apply(f, 1) == (1, 2, 3) and apply(f, 1, c=5) == (1, 2, 5)",
     "for i in range(3):\n    assert content(make(i)) == i and content(apply(make, i)) == i",
     "for x in (1, 2):\n    assert money(x) == x and isinstance(money(x), float)",
-    "for i in range(3):\n    assert Solution().f(i) == i + 1 and Solution(5).f(i) == i + 6\nassert made() == 6",
+    "for i in range(3):\n    assert Solution().f(i) == i + 1\nassert made() == 3",
     "for d in ({'a': 1}, {}):\n    assert view(d) == d and dict(chain(d, {'b': 2})) == {'b': 2, **d}",
     "for t in ('a,b', 'x'):\n    assert pattern(',').split(t) == t.split(',')",
     "for n in (3 * 10**6,):\n    assert len(large(n)) == n",
