@@ -18,6 +18,7 @@ import httpx
 import pytest
 from harness import Service
 from optional_programs import skip_without
+from policy_server import policy_server, says
 from typer.testing import CliRunner
 from waits import WAIT_SECONDS
 
@@ -435,6 +436,50 @@ def by_episodes(url: str, pairs: Pairs, folder: Path) -> list[float | None]:
     return found
 
 
+def by_grade(url: str, pairs: Pairs, folder: Path) -> list[float | None]:
+    """POST /sandboxes/{id}/grade, in which the completion is the sandbox's `solution.py`."""
+
+    async def one(client: AsyncClient, row: dict[str, Any], code: str) -> float | None:
+        fields = _without(task_from_row(row).fields, "language")
+        files = {**fields.pop("files", {}), "solution.py": code}
+        async with client.sandbox(files=files) as sandbox:
+            return (await sandbox.grade(**fields)).reward
+
+    async def all_of_them() -> list[float | None]:
+        async with AsyncClient(url) as client:
+            rewards = await asyncio.gather(*(one(client, *pair) for pair in pairs))
+        return list(rewards)
+
+    return asyncio.run(all_of_them())
+
+
+def by_rollout(url: str, pairs: Pairs, folder: Path) -> list[float | None]:
+    """POST /rollout, of a policy that says each completion once."""
+    fields = [task_from_row(row).fields for row, _ in pairs]
+    rewards: list[float | None] = [None] * len(pairs)
+    with policy_server(lambda asked: says(pairs[int(asked.task)][1])) as server:
+        for limits in {json.dumps(each.get("limits")) for each in fields}:
+            tasks = [
+                {**_without(each, "limits", "language"), "id": str(n), "prompt": str(n)}
+                for n, each in enumerate(fields)
+                if json.dumps(each.get("limits")) == limits
+            ]
+            body = {
+                "tasks": tasks,
+                "policy": {"base_url": server.url, "model": "policy"},
+                "agent": {"kind": "refine", "max_attempts": 1},
+                "limits": json.loads(limits),
+            }
+            answer = httpx.post(f"{url}/rollout", json=body, timeout=WAIT_SECONDS).json()
+            for each in answer["trajectories"]:
+                rewards[int(each["task_id"])] = each["reward"]
+    return rewards
+
+
+def _without(fields: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name not in names}
+
+
 DOORS: dict[str, Door] = {
     "eval": by_eval,
     "trl": by_trl,
@@ -475,9 +520,20 @@ def in_files(problem: Problem) -> list[tuple[str, float]]:
     return [(text, reward) for text, reward in problem.completions if "```" not in text]
 
 
-def test_a_solution_of_an_episode_has_the_same_reward(service: Service, tmp_path: Path) -> None:
+DOORS_OF_FILES: dict[str, Door] = {
+    "episodes": by_episodes,
+    "grade": by_grade,
+    "rollout": by_rollout,
+}
+
+
+@pytest.mark.parametrize("door", DOORS_OF_FILES)
+def test_a_file_of_python_has_the_same_reward_by_every_door(
+    service: Service, tmp_path: Path, door: str
+) -> None:
     found = [(each, *pair) for each in PROBLEMS for pair in in_files(each)]
-    rewards = by_episodes(service.url, [(each.row, text) for each, text, _ in found], tmp_path)
+    pairs = [(each.row, text) for each, text, _ in found]
+    rewards = DOORS_OF_FILES[door](service.url, pairs, tmp_path)
     wrong = [
         (each.form, text, got)
         for (each, text, reward), got in zip(found, rewards, strict=True)
@@ -493,7 +549,7 @@ def table() -> str:
         "verl, NeMo Gym, slime, miles, OpenRLHF": lambda each: (
             "its fields" if each.row.keys().isdisjoint(TRUTHS) else "its ground truth"
         ),
-        "OpenEnv, ORS": lambda each: "its row" if in_files(each) else "",
+        "`/rollout`, `/grade`, OpenEnv, ORS": lambda each: "its row" if in_files(each) else "",
     }
     lines = ["| form | tasks | right, wrong | " + " | ".join(groups) + " |"]
     lines.append("|---" * (3 + len(groups)) + "|")
