@@ -54,6 +54,7 @@ from proctor_client._runtime import Clock
 from proctor_client.async_client import AsyncClient
 from proctor_client.client import Client
 from proctor_client.errors import from_validation
+from proctor_client.wire import long_integers
 
 __all__ = ["URL", "Executed", "FakeClock", "FakeProctor", "FakeSandbox", "Judged", "Received"]
 
@@ -318,11 +319,13 @@ def _receive(request: httpx.Request) -> tuple[Received, Plain | None]:
     try:
         match request.method, request.url.path:
             case "POST", "/reward":
-                reward = wire.RewardRequest.model_validate_json(request.content)
+                reward = wire.RewardRequest.model_validate(long_integers.loads(request.content))
             case "POST", "/rollout":
-                rollout = wire.RolloutRequest.model_validate_json(request.content)
+                rollout = wire.RolloutRequest.model_validate(long_integers.loads(request.content))
     except ValidationError as error:
         refusal = problem(422, "invalid_request", from_validation(error).message)
+    except ValueError as error:
+        refusal = problem(422, "invalid_request", f"no JSON: {error}")
     path, headers = request.url.path, request.headers
     return Received(request.method, path, headers, request.content, reward, rollout), refusal
 

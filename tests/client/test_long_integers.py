@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proctor_client._requests import encode
+from proctor_client.testing import FakeProctor
 from proctor_client.wire import CallsGrader, RewardRequest, long_integers
 
 LONG = 7**20_000  # 16,902 digits
@@ -65,3 +66,10 @@ def test_a_request_has_them() -> None:
     request = RewardRequest(submissions=[{"completion": "x"}], grader=grader)
     sent = long_integers.loads(encode(request))
     assert sent["grader"]["cases"] == [{"args": [[LONG]], "expected": -LONG}]
+
+
+def test_the_fake_service_takes_them() -> None:
+    cases = [{"args": [LONG], "expected": -LONG}]
+    with FakeProctor(lambda submission: 1.0).client() as client:
+        result = client.reward(["x"], grader={"kind": "calls", "entry_point": "f", "cases": cases})
+    assert [each.reward for each in result.results] == [1.0]
