@@ -62,6 +62,14 @@ ROWS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"reward_model": {"style": "rule", "ground_truth": json.dumps(APPS)}}, {"prelude": "prime"}),
     ({"input_output": json.dumps(APPS)}, {"prelude": "apps", "limits": {"cpu_seconds": 4.0}}),
     (
+        {"input_output": {"inputs": [["7"]], "outputs": ["12"], "fn_name": "f"}},
+        {"grader": calls(["7"], "12", "apps")},
+    ),
+    (
+        {"ground_truth": {"inputs": ['"7"'], "outputs": ['"12"'], "fn_name": "f"}},
+        {"grader": calls(["7"], "12", "apps")},
+    ),
+    (
         {"input_output": APPS, "time_limit": "2 seconds", "memory_limit": "256.0 megabytes"},
         {"limits": {"cpu_seconds": 2.0, "memory_mb": 256}},
     ),
