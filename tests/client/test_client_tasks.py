@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +64,14 @@ ROWS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"label": json.dumps(APPS)}, {"prelude": "prime"}),
     ({"reward_model": {"style": "rule", "ground_truth": json.dumps(APPS)}}, {"prelude": "prime"}),
     ({"input_output": json.dumps(APPS)}, {"prelude": "apps", "limits": {"cpu_seconds": 4.0}}),
+    (
+        {"input_output": {"inputs": [["7"]], "outputs": ["12"], "fn_name": "f"}},
+        {"grader": calls(["7"], "12", "apps")},
+    ),
+    (
+        {"ground_truth": {"inputs": ['"7"'], "outputs": ['"12"'], "fn_name": "f"}},
+        {"grader": calls(["7"], "12", "apps")},
+    ),
     (
         {"input_output": APPS, "time_limit": "2 seconds", "memory_limit": "256.0 megabytes"},
         {"limits": {"cpu_seconds": 2.0, "memory_mb": 256}},
@@ -198,8 +209,14 @@ def test_a_prelude_is_what_the_harness_imports() -> None:
     }
     for form, wanted in names.items():
         found: dict[str, Any] = {}
-        source = PRELUDES[form].replace("sys.setrecursionlimit", "abs")
+        source = re.sub(r"^.*(recursionlimit|max_str_digits).*$", "", PRELUDES[form], flags=re.M)
         exec(compile(source, form, "exec"), found)
         assert set(wanted.split()) <= found.keys()
         assert found.get("sum", sum) is sum
         assert found.get("open", open) is open
+
+
+def test_a_program_of_livecodebench_may_print_long_integers_and_recurse() -> None:
+    program = f"{PRELUDES['livecodebench']}print(len(str(10**9_999)), sys.getrecursionlimit())"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert done.stdout.split() == [b"10000", b"50000"]

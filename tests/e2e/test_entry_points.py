@@ -11,7 +11,7 @@ FUNCTION = "def f(n): return 2 * n"
 METHOD = "class Solution:\n    def f(self, n): return 2 * n"
 STATIC = "class Solution:\n    @staticmethod\n    def f(n): return 2 * n"
 CLASS = "class Solution:\n    @classmethod\n    def f(cls, n): return 2 * n"
-BOTH = "class Solution:\n    def f(self, n): return 0\n" + FUNCTION
+HELPER = "def f(n, k): return k * n\nclass Solution:\n    def f(self, n): return f(n, 2)"
 COUNTING = "class Solution:\n    n = 0\n    def f(self, n):\n        self.n += 2 * n\n        return self.n"
 CACHED = "import functools\nclass Solution:\n    @functools.lru_cache(None)\n    def f(self, n): return 2 * n"
 IMPORTED = (
@@ -33,7 +33,7 @@ ROWS: list[tuple[str, str, dict[str, Any], str]] = [
     ("f", FUNCTION, {"method": "either"}, "passed"),
     ("f", CACHED, {"method": "either"}, "passed"),
     ("f", PARTIAL, {"method": "either"}, "passed"),
-    ("f", BOTH, {"method": "either"}, "passed"),
+    ("f", HELPER, {"method": "either"}, "passed"),
     ("Solution().f", METHOD, {"method": "either"}, "passed"),
     ("gcd", IMPORTED, {"method": "either"}, "passed"),
     ("f", "x = 1", {"method": "either"}, "runtime_error"),

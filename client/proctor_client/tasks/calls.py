@@ -29,15 +29,12 @@ def calls_of(
 ) -> Mapping[str, Any]:
     """Return a grader for calls of a function, or of the method of `class Solution`.
 
-    A submission may have either. An input is a list of arguments, or a line of JSON for each. With
-    `in_class`, messages name the method. Raises BadTask.
+    A submission may have either. A call is its arguments with a value, or a text with a line of JSON for
+    each argument, with a value in JSON. With `in_class`, messages name the method. Raises BadTask.
     """
     if not name.isidentifier():
         raise BadTask(f"fn_name: {name[:100]!r} is no name of a function")
-    cases = [
-        {"args": arguments_of(given), "expected": expected_of(value)}
-        for given, value in pairs_of(inputs, outputs)
-    ]
+    cases = [_case(given, value) for given, value in pairs_of(inputs, outputs)]
     _check_numbers(cases)
     return {
         "kind": "calls",
@@ -48,29 +45,20 @@ def calls_of(
     }
 
 
-def arguments_of(value: Any) -> list[Any]:
-    """Return the arguments of a call: a list, or a text with a line of JSON for each.
-
-    Raises BadTask.
-    """
-    if isinstance(value, list):
-        return value
-    if not isinstance(value, str):
+def _case(given: Any, value: Any) -> dict[str, Any]:
+    """Return a call with its expected value: both are values, or both texts. Raises BadTask."""
+    if isinstance(given, list):
+        return {"args": given, "expected": value}
+    if not isinstance(given, str):
         raise BadTask("an input of a call is neither a list nor lines of JSON")
     try:
-        return [loads(line) for line in value.split("\n")] if value.strip() else []
+        args = [loads(line) for line in given.split("\n")] if given.strip() else []
     except (ValueError, RecursionError):
         raise BadTask("an input of a call is no JSON") from None
-
-
-def expected_of(value: Any) -> Any:
-    """Return the expected value of a call: JSON in a text, or the value itself."""
-    if not isinstance(value, str):
-        return value
     try:
-        return loads(value)
+        return {"args": args, "expected": loads(value) if isinstance(value, str) else value}
     except (ValueError, RecursionError):
-        return value  # a text that is not written as JSON stands for itself
+        return {"args": args, "expected": value}  # not written as JSON: it stands for itself
 
 
 def _check_numbers(cases: Sequence[Mapping[str, Any]]) -> None:

@@ -31,6 +31,11 @@ from math import sqrt, sin, cos, tan, ceil, fabs, floor, gcd, exp, log, log2
 from typing import List, Tuple
 from heapq import *
 """
+# Some of the Python versions without this function have no limit of digits.
+_LIVECODEBENCH = f"""\
+{_CONTEST}sys.setrecursionlimit(50_000)
+getattr(sys, "set_int_max_str_digits", int)(50_000)
+"""
 _LEETCODE = """\
 import random, functools, collections, string, math, datetime
 from typing import *
@@ -50,7 +55,7 @@ PRELUDES: Mapping[str, str] = MappingProxyType(
         "mbpp": "",
         "apps": _APPS,
         "taco": _APPS,
-        "livecodebench": f"{_CONTEST}sys.setrecursionlimit(50_000)\n",
+        "livecodebench": _LIVECODEBENCH,
         "prime": f"{_CONTEST}sys.setrecursionlimit(600_000)\n",
         "leetcode": _LEETCODE,
     }

@@ -76,7 +76,7 @@ class AssertsGrader(_Grader):
     )
     method: Method = Field(
         "as_named",
-        description="`either`: the function `f`, or else `Solution().f`, as the submission has it.",
+        description="`either`: the method `Solution().f`, or else the function `f`.",
     )
     integrity: Integrity | None = Field(
         None,
@@ -102,7 +102,7 @@ class CallsGrader(_Grader):
     )
     method: Method = Field(
         "as_named",
-        description="`either`: the function `f`, or else `Solution().f`, as the submission has it.",
+        description="`either`: the method `Solution().f`, or else the function `f`.",
     )
     cases: list[Call] = Field(min_length=1, max_length=4096)
     equality: Literal["json", "python", "apps"] = Field(

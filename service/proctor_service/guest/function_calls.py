@@ -11,7 +11,6 @@ from .channel import LOADED, Channel
 from .script import Left, exit_code, explain, flush_all, leave, load_job
 
 _NO_KEYWORDS = ["d"]
-_MODULE = "solution"  # of what a submission defines, by `script.load_job`
 _CLASS = "Solution"
 IS_JSON = "json"
 """Last part of a call whose arguments and keywords are JSON as they are, and not the codec's."""
@@ -131,13 +130,13 @@ def callee_of(target: Any, namespace: dict[str, Any], kept: dict[int, Any]) -> A
 
 
 def either(name: str, namespace: dict[str, Any]) -> Any:
-    """Return the function of this name, or else a function that calls it on a new `Solution()` each time.
+    """Return a function that calls the method of a new `Solution()` each time, or else the function.
 
-    A function that the program only imports (`gcd`, `search`) gives way to a method. Raises NameError.
+    The checkers of APPS, PRIME and LiveCodeBench choose so: beside a method, a function of the same name is
+    a helper or an import (`gcd`, `search`). Raises NameError.
     """
-    found = namespace.get(name)
     cls: Any = namespace.get(_CLASS)
-    if getattr(found, "__module__", None) != _MODULE and hasattr(cls, name):
+    if hasattr(cls, name):
         return lambda *args, **kwargs: getattr(cls(), name)(*args, **kwargs)
     return callee_of(name, namespace, {})
 

@@ -3,7 +3,7 @@
     f                 a function
     Solution().f      a method of a new object
     Solution.f        a function or method that the class itself has
-    f, with either    the function `f`, or else `Solution().f`: the sandbox decides, where the submission is
+    f, with either    `Solution().f`, or else the function `f`: the sandbox decides, where the submission is
 
 A target is the form in which a sandbox gets it (`guest/function_calls.py`).
 """

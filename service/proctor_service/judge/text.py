@@ -3,8 +3,9 @@
 `tokens`: the words between ASCII white space. `lines`: line by line, without trailing white space and
 trailing blank lines. `trimmed`: line by line, without white space at both ends of a line and without
 blank lines; with a closeness, any white space between the numbers of a line is the same. `exact`:
-every character, whatever the closeness. Two integers are equal or different. Any other pair of numbers
-may differ as far as the `Closeness` says.
+every character, whatever the closeness. Two integers are equal or different, and equal ones have the same
+digits: `0011` is another text than `11`. Any other pair of numbers may differ as far as the `Closeness`
+says.
 
 A model may read the text of a difference. The text therefore quotes the program's own output, and
 the expected output only with `reveal`. All functions take time linear in the two texts.
@@ -156,7 +157,7 @@ class Comparison:
             return False
         if _INTEGER.fullmatch(wanted):
             if _INTEGER.fullmatch(got):
-                return int(got) == int(wanted)
+                return int(got) == int(wanted) and got.lstrip("+-") == wanted.lstrip("+-")
             return self.closeness.accepts_for_integer(float(got), int(wanted))
         one, other = float(got), float(wanted)
         if _overflowed(got, one) or _overflowed(wanted, other):
