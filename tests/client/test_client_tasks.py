@@ -34,6 +34,14 @@ APPS = {"inputs": [[{"1": 2}]], "outputs": [[3]], "fn_name": "f"}
 LCB = [{"input": "2", "output": "4", "testtype": "functional"}]
 
 
+OWN = {"stdin": "2\n", "stdout": "4\n"}
+
+
+def own(**more: Any) -> dict[str, Any]:
+    """The grader of one of the service's own cases."""
+    return {"kind": "stdio", "cases": [OWN], **more}
+
+
 def calls(args: list[Any], expected: Any, equality: str, entry_point: str = "f") -> dict[str, Any]:
     """The grader of one call."""
     cases = [{"args": args, "expected": expected}]
@@ -92,8 +100,34 @@ ROWS: list[tuple[dict[str, Any], dict[str, Any]]] = [
         {"grader": calls([2], 4, "json", "Solution().f"), "prelude": "livecodebench",
          "limits": {"cpu_seconds": 6.0}},
     ),
+    ({"tests": [{**OWN, "argv": None}]}, {"grader": own(), "prelude": None}),
+    ({"tests": json.dumps([OWN]), "compare": "lines", "tolerance": None, "ignore_case": True},
+     {"grader": own(compare="lines", ignore_case=True)}),
+    ({"test_cases": [OWN], "language": "cpp"}, {"grader": own(), "language": "cpp"}),
+    ({"tests": [{"input": "2\n", "output": "4\n", "id": 1}]}, {"grader": stdio(), "prelude": "prime"}),
+    ({"inputs": ["2\n"], "outputs": ["4\n"]}, {"grader": stdio(), "prelude": "prime"}),
+    ({"public_tests": {"input": ["2\n"], "output": ["4\n"]}}, {"grader": stdio()}),
+    ({"grader": json.dumps({"kind": "stdio", "cases": [{**OWN, "files": {"a": None}}]})},
+     {"grader": {"kind": "stdio", "cases": [{**OWN, "files": {}}]}}),
+    ({"grader": {"kind": "calls", "entry_point": "f", "tolerance": {"absolute": 1, "relative": None},
+                 "cases": [{"args": [None, {"a": None}], "kwargs": None, "expected": None}]}},
+     {"grader": {"kind": "calls", "entry_point": "f", "tolerance": {"absolute": 1},
+                 "cases": [{"args": [None, {"a": None}], "expected": None}]}}),
+    ({"label": {"grader": {"kind": "exec", "setup": None}, "limits": {"cpu_seconds": 3}}},
+     {"grader": {"kind": "exec"}, "limits": {"cpu_seconds": 3}}),
+    ({"label": json.dumps(json.dumps(["assert f(2) == 4"]))},
+     {"grader": {"kind": "asserts", "tests": ["assert f(2) == 4"]}}),
+    ({"tests": json.dumps(json.dumps(["assert f(2) == 4"]))},
+     {"grader": {"kind": "asserts", "tests": ["assert f(2) == 4"]}}),
+    ({"public_test_cases": LCB, "private_test_cases": None, "metadata": '{"func_name": "f"}',
+      "prelude": "import re"}, {"grader": calls([2], 4, "json"), "prelude": "import re"}),
+    ({"official_tests": [{"input": "2\n", "output": "4\n"}], "prelude": "import re"},
+     {"prelude": "import re"}),
+    ({"name": "f", "language": "pl", "prompt": "sub f {\n    my($n) = @_;\n", "tests": "}\n",
+      "stop_tokens": []},
+     {"grader": {"kind": "exec", "tests": "", "entry_point": "f"}, "language": "perl"}),
     (
-        {"public_tests": {"input": ["2\n"], "output": ["4\n"]}, "private_tests": {},
+        {"public_tests": {"input": ["2\n"], "output": ["4\n"]}, "private_tests": None,
          "generated_tests": {}, "time_limit": {"seconds": 1, "nanos": 500_000_000},
          "memory_limit_bytes": 256_000_000},
         {},
@@ -119,10 +153,7 @@ def test_a_command_makes_the_task_that_a_reward_function_makes() -> None:
             form = form_of(row)
         except MissingColumns:
             continue
-        if (
-            form != "stdio"
-        ):  # a form for data of one's own: it has no prelude and an exact comparison
-            assert MAKERS[form](row, "rows:1").fields == task_from_row(row).fields
+        assert MAKERS[form](row, "rows:1").fields == task_from_row(row).fields
 
 
 def test_a_task_has_the_fields_of_a_submission() -> None:
@@ -138,6 +169,8 @@ def test_a_task_has_the_fields_of_a_submission() -> None:
         ([CALL, {"type": "stdin", "input": "", "output": ""}], "one function's name"),
         ([CALL, {**CALL, "fn_name": "g"}], "one function's name"),
         ([{**CALL, "fn_name": ""}], "one function's name"),
+        ([{"input": "2", "output": "4", "testype": "functional"}], "did you mean testtype"),
+        ({"grader": {"kind": "exec"}, "preludes": "import re"}, "did you mean prelude"),
         ({"language": "cpp", "test_cases": [CALL]}, "calls of a function in cpp"),
         ({"grader": {"kind": "exec"}, "answer": 3, "inputs": []}, None),
     ],

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from proctor_client.tasks.calls import Equality, calls_of
-from proctor_client.tasks.fields import cases_of, function_of
+from proctor_client.tasks.fields import CASE_FIELDS, cases_of, function_of, set_fields
 from proctor_client.tasks.preludes import PRELUDES
-from proctor_client.tasks.task import BadTask, Row, Task
+from proctor_client.tasks.task import BadTask, Row, Task, refuse_typos
 
 CLOSE: Mapping[str, float] = {"absolute": 1e-8, "relative": 1e-5}
 """Tolerance of numpy's `allclose`, by which APPS, TACO and PRIME compare numbers that programs print."""
@@ -20,15 +20,22 @@ _PYTHON = frozenset({"python", "python3", "py"})
 
 
 def task_of_cases(cases: Sequence[Row], language: str = "python") -> Task:
-    """Return the task of cases with `input` and `output`, or `stdin` and `stdout`. Raises BadTask."""
+    """Return the task of cases with `input` and `output`, as PRIME's checker takes them. Raises BadTask.
+
+    Cases with `stdout` are those of the grader `stdio`, with its own comparison.
+    """
+    if any(each.get("stdout") is not None for each in cases):
+        return Task(grader={"kind": "stdio", "cases": set_fields(list(cases))}, language=language)
     inputs, outputs = sides_of(cases)
     return contest(inputs, outputs, function_of(cases), language=language)
 
 
 def sides_of(cases: Sequence[Row]) -> tuple[list[Any], list[Any]]:
-    """Return the inputs and the outputs of cases; an absent input is an empty text."""
-    inputs = [each.get("stdin", each.get("input", "")) for each in cases]
-    return inputs, [each.get("stdout", each.get("output")) for each in cases]
+    """Return the inputs and the outputs of cases; an absent input is an empty text. Raises BadTask."""
+    for each in cases:
+        refuse_typos(each, CASE_FIELDS)
+    inputs = ["" if each.get("input") is None else each["input"] for each in cases]
+    return inputs, [each.get("output") for each in cases]
 
 
 def contest(

@@ -9,6 +9,9 @@ from proctor_client.tasks.task import BadTask, Row
 from proctor_client.wire import long_integers
 
 MOST_NESTED = 100
+_NAMES = ("task_id", "id", "name", "question_id", "problem_id")
+CASE_FIELDS = ("input", "output", "type", "testtype", "fn_name", "metadata")
+"""Fields of a case in the form of LiveCodeBench or PRIME; a row may have others."""
 _FUNCTIONAL = frozenset({"functional", "function_call"})
 _STDIN = frozenset({"stdin", "stdin_stdout", "stdio", "standard_input"})
 
@@ -25,6 +28,13 @@ def optional_text(row: Row, *names: str) -> str | None:
     return next((row[each] for each in names if isinstance(row.get(each), str) and row[each]), None)
 
 
+def origin_of(row: Row, place: str, reference: Any, text: str | None) -> dict[str, Any]:
+    """Return where a task comes from; a row without a name has the number of its line."""
+    name = next((str(row[key]) for key in _NAMES if row.get(key) is not None), None)
+    name = place.rpartition(":")[2] if name is None else name
+    return {"id": name, "place": place, "reference": reference, "text": text}
+
+
 def decoded(row: Row, name: str) -> Any:
     """Return a field; a text is read as JSON, since some sets hold lists so. Raises ValueError."""
     value = row[name]
@@ -34,6 +44,26 @@ def decoded(row: Row, name: str) -> Any:
         return long_integers.loads(value)
     except (ValueError, RecursionError):
         raise ValueError(f"{name}: no JSON") from None
+
+
+def decoded_value(value: Any) -> Any:
+    """Return a value; a text is read as JSON, also twice, as long as lists or objects come of it."""
+    while isinstance(value, str):
+        try:
+            inner = long_integers.loads(value)
+        except (ValueError, RecursionError):
+            return value
+        if not isinstance(inner, str | list | dict):
+            return value
+        value = inner
+    return plain(value)
+
+
+def set_fields(value: Any) -> Any:
+    """Return a value without the fields that are None: Arrow gives every object the fields of all."""
+    if isinstance(value, Mapping):
+        return {name: set_fields(each) for name, each in value.items() if each is not None}
+    return [set_fields(each) for each in value] if isinstance(value, list) else value
 
 
 def plain(value: Any, depth: int = 0) -> Any:

@@ -11,10 +11,26 @@ from types import MappingProxyType
 from typing import Literal
 
 from proctor_client.tasks import language_rows, program_rows, python_rows
-from proctor_client.tasks.fields import optional_text
+from proctor_client.tasks.fields import optional_text, origin_of
 from proctor_client.tasks.ground_truth import task_of
-from proctor_client.tasks.statements import GRADER, TESTS, beside_of, task_from_tests
-from proctor_client.tasks.task import SUBMISSION_FIELDS, BadTask, MissingColumns, Row, Task, near
+from proctor_client.tasks.statements import (
+    GRADER,
+    READ,
+    TESTS,
+    beside_of,
+    grader_of,
+    task_from_tests,
+    with_comparison,
+)
+from proctor_client.tasks.task import (
+    SUBMISSION_FIELDS,
+    BadTask,
+    MissingColumns,
+    Row,
+    Task,
+    near,
+    refuse_typos,
+)
 
 Format = Literal[
     "mbpp",
@@ -46,10 +62,14 @@ Format = Literal[
 
 
 GROUND_TRUTH = "ground_truth"
-GROUND_TRUTHS = (GROUND_TRUTH, "verification_info", "label", "test_cases", "reward_model", "answer")
+GROUND_TRUTHS = (
+    *(GROUND_TRUTH, "verification_info", "label", "test_cases", "input_output", "public_tests"),
+    *("reward_model", "answer"),
+)
 """Columns with a ground truth, the first that a row has counts."""
-_REFERENCES = ("completion", "reference", "solution", "code")
-_JUDGING = (GRADER, *TESTS, *GROUND_TRUTHS)
+_SIDES = ("inputs", "outputs", "fn_name")
+_REFERENCES = ("completion", "reference", "solution", "solutions", "code")
+_JUDGING = (GRADER, *TESTS, *GROUND_TRUTHS, *_SIDES[:2])
 
 
 def task_from_row(row: Row) -> Task:
@@ -58,10 +78,10 @@ def task_from_row(row: Row) -> Task:
     A column `grader` has a grader of the service, as a dict, or as JSON text, which Arrow leaves
     unchanged; other columns with names of a submission's fields belong to the task, too. Rows in the
     form of a known data set are read as such. Else `tests`, `test_list` or `test` are Python statements,
-    as a list or a text, optionally with `setup` or `test_setup_code`, `test_imports` and `entry_point`;
-    and `ground_truth`, `verification_info`, `label`, `test_cases`, `reward_model` or `answer` have a form of
-    proctor_client.tasks.ground_truth. Raises MissingColumns if no column defines the judging, and
-    BadTask if the values define no task.
+    as a list or a text, optionally with `setup` or `test_setup_code`, `test_imports` and `entry_point`, or
+    cases of programs; and `ground_truth`, `label` or another of GROUND_TRUTHS have a form of
+    proctor_client.tasks.ground_truth, as `inputs` and `outputs` together. Raises MissingColumns if no
+    column defines the judging, and BadTask if the values define no task.
     """
     form = None if row.get(GRADER) is not None else _known_form(row)
     if form is not None:
@@ -74,15 +94,20 @@ def task_from_row(row: Row) -> Task:
     if not any(name in row for name in _JUDGING):
         raise MissingColumns(_missing(row))
     if all(row.get(name) is None for name in (GRADER, *TESTS)):
-        for name in GROUND_TRUTHS:
+        for name in (*GROUND_TRUTHS, *_SIDES[:1]):
             if row.get(name) is not None:
                 return _of_ground_truth(row, name)
     return task_from_tests(row)
 
 
 def _of_ground_truth(row: Row, name: str) -> Task:
+    value = row[name]
+    if name in _SIDES:
+        value = {each: row.get(each) for each in _SIDES}
+    elif name == "test_cases":
+        value = {each: row.get(each) for each in (name, "language", "fn_name")}
     try:
-        return task_of(row[name]).with_fields(beside_of(row))
+        return with_comparison(task_of(value), row).with_fields(beside_of(row))
     except BadTask:
         if name != "answer":
             raise
@@ -103,15 +128,9 @@ def form_of(row: Row) -> Format:
         return known
     if {"code", "input", "output"} <= row.keys():
         raise MissingColumns("CRUXEval: say cruxeval_output or cruxeval_input with --format")
-    if any(row.get(name) is not None for name in _JUDGING) and not _has_cases(row):
-        with suppress(BadTask):  # an error of this row, and not of its form
-            task_from_row(row)
-        return "columns"
-    try:
-        program_rows.stdio(row, "row:1")
-    except (KeyError, TypeError, ValueError):
-        raise MissingColumns(_missing(row)) from None
-    return "stdio"
+    with suppress(BadTask):  # an error of this row, and not of its form
+        task_from_row(row)
+    return "columns"
 
 
 def _with_grader(row: Row) -> Format:
@@ -129,26 +148,20 @@ def said(error: Exception) -> str:
 
 def _known_form(row: Row) -> Format | None:
     for form, fields in _FIELDS:
-        if all(row.get(name) is not None for name in fields) and (
-            "prompt" not in fields or isinstance(row["prompt"], str)
-        ):
+        given = [row.get(name) is not None for name in fields]
+        if all(given) and ("prompt" not in fields or isinstance(row["prompt"], str)):
+            return form
+        if form in _WITH_SOME and any(given) and all(name in row for name in fields):
             return form
     return None
-
-
-def _has_cases(row: Row) -> bool:
-    """Return True for tests with stdin and stdout, whose comparison the form `stdio` has in columns."""
-    return any(
-        isinstance(row.get(name), list) and all(isinstance(each, Mapping) for each in row[name])
-        for name in ("tests", "test_cases")
-    )
 
 
 def _jsonl(row: Row, place: str) -> Task:
     name = row.get("id") or place.rpartition(":")[2]
     fields = {key: value for key, value in row.items() if key not in ("id", "completion")}
-    if "grader" not in fields:
+    if fields.get(GRADER) is None:
         raise ValueError("no grader: every row needs one here")
+    fields |= {GRADER: grader_of(fields[GRADER]), **beside_of(row)}
     return Task.of(fields, id=str(name), place=place, reference=row.get("completion"))
 
 
@@ -156,17 +169,24 @@ def _columns(row: Row, place: str) -> Task:
     known = None if row.get(GRADER) is not None else _known_form(row)
     if known is not None:
         return MAKERS[known](row, place)
-    name = next((row[key] for key in ("task_id", "id") if row.get(key) is not None), None)
-    origin = {
-        "id": place.rpartition(":")[2] if name is None else str(name),
-        "place": place,
-        "reference": next((row[key] for key in _REFERENCES if row.get(key) is not None), None),
-        "text": optional_text(row, "text", "prompt", "question"),
-    }
-    return task_from_row(row).with_fields(origin)
+    reference = next((row[key] for key in _REFERENCES if row.get(key)), None)
+    if isinstance(reference, list) and reference and isinstance(reference[0], str):
+        reference = reference[0]
+    text = optional_text(row, "text", "prompt", "question", "description")
+    return task_from_row(row).with_fields(origin_of(row, place, reference, text))
 
 
-MAKERS: Mapping[Format, Callable[[Row, str], Task]] = MappingProxyType(
+def _with_columns(maker: Callable[[Row, str], Task]) -> Callable[[Row, str], Task]:
+    """Return the converter, with the fields of a task that a row has in columns of their own."""
+
+    def made(row: Row, place: str) -> Task:
+        refuse_typos(row, READ)
+        return maker(row, place).with_fields(beside_of(row))
+
+    return made
+
+
+_MAKERS: Mapping[Format, Callable[[Row, str], Task]] = MappingProxyType(
     {
         "mbpp": python_rows.mbpp,
         "mbppplus": python_rows.mbppplus,
@@ -177,7 +197,6 @@ MAKERS: Mapping[Format, Callable[[Row, str], Task]] = MappingProxyType(
         "cruxeval_output": python_rows.cruxeval_output,
         "cruxeval_input": python_rows.cruxeval_input,
         "ds1000": python_rows.ds1000,
-        "stdio": program_rows.stdio,
         "apps": program_rows.apps,
         "taco": program_rows.apps,
         "livecodebench": program_rows.livecodebench,
@@ -191,12 +210,20 @@ MAKERS: Mapping[Format, Callable[[Row, str], Task]] = MappingProxyType(
         "humanevalx": language_rows.humanevalx,
         "mbxp": language_rows.mbxp,
         "multiple": language_rows.multiple,
+    }
+)
+MAKERS: Mapping[Format, Callable[[Row, str], Task]] = MappingProxyType(
+    {
+        **{form: _with_columns(maker) for form, maker in _MAKERS.items()},
+        "stdio": _columns,
         "columns": _columns,
         "jsonl": _jsonl,
     }
 )
 """Converters of a row and its place, `file:line`. They raise KeyError, TypeError, ValueError."""
 
+_WITH_SOME = frozenset({"livecodebench", "codecontests"})
+"""Forms whose tests are in several fields, some of which may be None."""
 
 _FIELDS: tuple[tuple[Format, tuple[str, ...]], ...] = (
     ("livecodebench", ("public_test_cases", "private_test_cases")),

@@ -28,10 +28,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from proctor_client.tasks.contests import contest, task_of_cases
-from proctor_client.tasks.fields import plain
-from proctor_client.tasks.statements import GRADER, TESTS, task_from_tests
-from proctor_client.tasks.task import SUBMISSION_FIELDS, BadTask, Task
-from proctor_client.wire.long_integers import loads
+from proctor_client.tasks.fields import decoded_value, set_fields
+from proctor_client.tasks.statements import GRADER, TESTS, grader_of, task_from_tests
+from proctor_client.tasks.task import SUBMISSION_FIELDS, BadTask, Task, refuse_typos
 
 _STATEMENT = re.compile(r"\b(assert|raise|def check|self\.assert\w+|assert_\w+)\b|\braises\(")
 """What a Python test has, such as `assert f(1) == 2`; not `the answer is 7`."""
@@ -42,7 +41,7 @@ _SETUP = ("setup", "prefix", "import_prefix")
 
 def task_of(value: Any) -> Task:
     """Return the task that a ground truth or a label describes. Raises BadTask."""
-    value = _decoded(value)
+    value = decoded_value(value)
     if isinstance(value, Mapping):
         for name in _WRAPPED:
             if isinstance(value.get(name), str | Mapping | list):
@@ -68,16 +67,18 @@ def _asserts(tests: Sequence[str]) -> Task:
 
 def _of_object(value: Mapping[str, Any]) -> Task:
     if "kind" in value:
-        return Task(grader={name: each for name, each in value.items() if each is not None})
-    if isinstance(value.get("grader"), Mapping):
-        return Task.of({name: value[name] for name in SUBMISSION_FIELDS if name in value})
+        return Task(grader=grader_of(value))
+    if value.get(GRADER) is not None:
+        refuse_typos(value, SUBMISSION_FIELDS)
+        fields = {name: set_fields(value[name]) for name in SUBMISSION_FIELDS if name in value}
+        return Task.of({**fields, GRADER: grader_of(value[GRADER])})
     if isinstance(value.get("assert_case"), list):
         setup = "\n".join(str(value[name]) for name in _SETUP if value.get(name))
         return Task(grader={"kind": "asserts", "tests": value["assert_case"], "setup": setup})
     if value.get("test_cases"):
         return _of_test_cases(value)
-    if "inputs" in value or "outputs" in value:
-        inputs, outputs = value.get("inputs"), value.get("outputs")
+    if any(name in value for name in ("inputs", "outputs", "input", "output")):
+        inputs, outputs = (value.get(f"{name}s", value.get(name)) for name in ("input", "output"))
         if not isinstance(inputs, list) or not isinstance(outputs, list) or not inputs:
             raise BadTask("inputs and outputs: two lists are needed, with a case or more")
         name = str(value["fn_name"]) if value.get("fn_name") else None
@@ -91,7 +92,7 @@ def _of_object(value: Mapping[str, Any]) -> Task:
 
 def _of_test_cases(value: Mapping[str, Any]) -> Task:
     """Return the task of `verification_info`, or of another object with a list of test cases."""
-    cases = _decoded(value["test_cases"])
+    cases = decoded_value(value["test_cases"])
     if isinstance(cases, Mapping):  # {"inputs": …, "outputs": …}
         return _of_object(cases)
     language = str(value.get("language") or "python")
@@ -101,12 +102,3 @@ def _of_test_cases(value: Mapping[str, Any]) -> Task:
         raise BadTask("test_cases: neither statements nor objects with input and output")
     named = [{"fn_name": value.get("fn_name"), **each} for each in cases]
     return task_of_cases(named, language)
-
-
-def _decoded(value: Any) -> Any:
-    if not isinstance(value, str):
-        return plain(value)
-    try:
-        return loads(value)
-    except (ValueError, RecursionError):
-        return value

@@ -29,15 +29,15 @@ _JAVATUPLES = re.compile(r"^import org\.javatuples\..*\n", re.MULTILINE)
 _CLOSING = re.compile(r"\A[ \t]*\}[ \t]*\n")
 """The end of the function, before the tests of MultiPL-E: `}` and a line break."""
 _LAST_DEFINED = re.compile(
-    r"\b(?:function|func|fn|def|sub)\s+(\w+)|^(\w+)\s*(?:<-\s*function\b|\(\)\s*\{)"
-    r"|(\w+)\s*\([^()]*\)[^()]*\Z",
-    re.MULTILINE,
+    r"\b(?:function|func|fn|def|sub)\s+(\w+)|^(\w+)\s*(?:<-\s*function\b|\(\)\s*\{)", re.MULTILINE
 )
-"""The definition of a function in many languages: `def f`, `f <- function`, `f() {`, `int f(int x) {`."""
+"""The definition of a function in many languages: `def f`, `f <- function`, `f() {`."""
 _OPEN_FUNCTION = re.compile(r"^[ \t]*(?:local[ \t]+)?(?:def|function)\b[^\n]*\)\s*\Z", re.MULTILINE)
 """A prompt of Ruby or Lua that ends with `def f(x)` or `local function f(x)`."""
 _NODE_MODULES = frozenset({"assert", "util", "fs", "path", "crypto"})
 _TYPED_NAME = re.compile(r"(\w+)\s*\([^()]*\)[^()]*\Z")
+"""The end of a prompt in a language with types: `int f(int x) {`."""
+_TYPED = frozenset({"cpp", "java"})
 _NAMES: Mapping[str, re.Pattern[str]] = MappingProxyType(
     {
         "go": re.compile(r"^func\s+(\w+)\s*\(", re.MULTILINE),
@@ -144,7 +144,8 @@ def multiple(row: Row, place: str) -> Task:
     if language is None:
         raise ValueError(f"language: {told!r} is none that is judged here")
     prompt, test = text_of(row, "prompt"), text_of(row, "tests")
-    names = [next(filter(None, found)) for found in _LAST_DEFINED.findall(prompt)]
+    defined = _TYPED_NAME if language in _TYPED else _LAST_DEFINED
+    names = [next(filter(None, found.groups())) for found in defined.finditer(prompt)]
     if not names:
         raise ValueError("prompt: it ends with no function")
     task = _SPLIT[language](names[-1], prompt, _CLOSING.sub("", test, count=1))

@@ -11,16 +11,12 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
-from proctor_client.tasks.contests import contest, programs_of, sides_of, task_of_cases
-from proctor_client.tasks.fields import decoded, function_of, optional_text
+from proctor_client.tasks.contests import contest, programs_of, sides_of
+from proctor_client.tasks.fields import decoded, function_of, optional_text, origin_of, plain
 from proctor_client.tasks.ground_truth import task_of
-from proctor_client.tasks.statements import beside_of
 from proctor_client.tasks.task import Row, Task
 from proctor_client.wire.long_integers import loads
 
-_ID_KEYS = ("task_id", "id", "name", "question_id", "problem_id")
-_SOLUTION_KEYS = ("solution", "code", "reference", "solutions")
-_TESTS_KEYS = ("tests", "test_cases", "input_output", "public_tests")
 _TESTS_OF_CONTESTS = ("public_tests", "private_tests", "generated_tests")
 _PYTHON3 = (3, "PYTHON3")
 """The language of a solution in CodeContests, as its number and as its name."""
@@ -32,20 +28,6 @@ _SIZE = re.compile(r"\s*([0-9.]+)\s*(?:mb|megabytes?)\s*", re.IGNORECASE)
 """A memory limit of TACO, such as `256.0 megabytes`."""
 _HARNESS_SECONDS: Mapping[str, float] = {"apps": 4.0, "livecodebench": 6.0}
 """Time limit of one test in the harnesses of rows that bring none of their own."""
-_CASE_FIELDS = ("argv", "files", "output_file")
-
-
-def stdio(row: Row, place: str) -> Task:
-    """Programs with stdin and stdout; names of the fields as in several data sets."""
-    task = _of_tests(row)
-    grader = dict(task.grader or {})
-    if grader["kind"] == "stdio":
-        grader |= {"compare": row.get("compare", "tokens"), "tolerance": row.get("tolerance", 0.0)}
-    fields = {"grader": grader, **beside_of(row)}
-    if row.get("language"):
-        fields["language"] = row["language"]
-    text = optional_text(row, "text", "prompt", "question", "description")
-    return task.with_fields({**fields, **_origin(row, place, _solution(row), text)})
 
 
 def apps(row: Row, place: str) -> Task:
@@ -63,15 +45,16 @@ def apps(row: Row, place: str) -> Task:
         form="apps",
         in_class="class Solution" in (starter or str(reference)),
     )
-    fields = {"limits": _limits(row, "apps"), **beside_of(row)}
-    return task.with_fields(
-        {**fields, **_origin(row, place, reference, _with_starter(row, starter))}
-    )
+    origin = origin_of(row, place, reference, _with_starter(row, starter))
+    return task.with_fields({"limits": _limits(row, "apps"), **origin})
 
 
 def livecodebench(row: Row, place: str) -> Task:
     """LiveCodeBench: public and private test cases; the private ones are compressed."""
-    cases = [*decoded(row, "public_test_cases"), *_private(row["private_test_cases"])]
+    public = decoded(row, "public_test_cases") if row.get("public_test_cases") else []
+    cases = [*public, *_private(row["private_test_cases"])]
+    if not cases:
+        raise ValueError("no test cases")
     metadata = decoded(row, "metadata") if row.get("metadata") else {}
     starter = str(row.get("starter_code") or "")
     functional = any(each.get("testtype") == "functional" for each in cases)
@@ -82,8 +65,8 @@ def livecodebench(row: Row, place: str) -> Task:
         form="livecodebench",
         in_class="class Solution" in starter,
     )
-    fields = {"limits": _limits(row, "livecodebench"), **beside_of(row)}
-    return task.with_fields({**fields, **_origin(row, place, None, _with_starter(row, starter))})
+    origin = origin_of(row, place, None, _with_starter(row, starter))
+    return task.with_fields({"limits": _limits(row, "livecodebench"), **origin})
 
 
 def codecontests(row: Row, place: str) -> Task:
@@ -97,7 +80,7 @@ def codecontests(row: Row, place: str) -> Task:
     pairs = zip(solutions.get("language", ()), solutions.get("solution", ()), strict=True)
     reference = next((text for language, text in pairs if language in _PYTHON3), None)
     task = Task(grader=programs_of(inputs, outputs), limits=_limits(row))
-    return task.with_fields(_origin(row, place, reference, optional_text(row, "description")))
+    return task.with_fields(origin_of(row, place, reference, optional_text(row, "description")))
 
 
 def codeforces(row: Row, place: str) -> Task:
@@ -122,7 +105,7 @@ def codeforces(row: Row, place: str) -> Task:
     language = str(row.get("language") or "python")
     task = Task(grader=grader, limits=_limits(row), language=language)
     text = optional_text(row, "prompt", "description")
-    return task.with_fields(_origin(row, place, None, text))
+    return task.with_fields(origin_of(row, place, None, text))
 
 
 def verification(row: Row, place: str) -> Task:
@@ -130,13 +113,7 @@ def verification(row: Row, place: str) -> Task:
     task = task_of(row["verification_info"])
     reference = optional_text(row, "gold_standard_solution")
     text = optional_text(row, "prompt", "problem")
-    return task.with_fields(_origin(row, place, _unfenced(reference), text))
-
-
-def _origin(row: Row, place: str, reference: str | None, text: str | None) -> dict[str, str | None]:
-    name = next((str(row[key]) for key in _ID_KEYS if row.get(key) is not None), None)
-    name = place.rpartition(":")[2] if name is None else name
-    return {"id": name, "place": place, "reference": reference, "text": text}
+    return task.with_fields(origin_of(row, place, _unfenced(reference), text))
 
 
 def _with_starter(row: Row, starter: str) -> str | None:
@@ -185,8 +162,11 @@ def _megabytes(megabytes: Any, size_bytes: Any) -> int | None:
 
 def _private(text: Any) -> list[Mapping[str, Any]]:
     """Return test cases: JSON, or JSON in a pickled text in zlib in base64. Raises ValueError."""
+    text = plain(text)
+    if not text or isinstance(text, list):
+        return text or []
     if not isinstance(text, str):
-        raise ValueError("private_test_cases: no text")
+        raise ValueError("private_test_cases: neither a text nor a list")
     try:
         if not text.lstrip().startswith("["):
             text = _Texts(io.BytesIO(zlib.decompress(base64.b64decode(text)))).load()
@@ -203,38 +183,3 @@ class _Texts(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         raise pickle.UnpicklingError(f"{module}.{name}: only a text is expected")
-
-
-# ---------------------------------------------------------------- programs in general
-
-
-def _of_tests(row: Row) -> Task:
-    tests: Any = next((row[key] for key in _TESTS_KEYS if row.get(key)), row)
-    if isinstance(tests, str):  # some sets hold the tests as JSON in a string
-        tests = loads(tests)
-    if isinstance(tests, Mapping):
-        inputs, outputs = _column(tests, "input"), _column(tests, "output")
-        return contest(inputs, outputs, tests.get("fn_name")).with_fields({"prelude": None})
-    if not isinstance(tests, list) or not all(isinstance(test, Mapping) for test in tests):
-        raise ValueError("no tests: a list of {stdin, stdout}, or {inputs, outputs}")
-    task = task_of_cases(tests).with_fields({"prelude": None})
-    if task.grader is not None and task.grader["kind"] == "stdio":
-        for case, test in zip(task.grader["cases"], tests, strict=True):
-            case.update({name: test[name] for name in _CASE_FIELDS if test.get(name)})
-    return task
-
-
-def _column(tests: Row, name: str) -> list[Any]:
-    column = tests.get(f"{name}s", tests.get(name))
-    if not isinstance(column, list):
-        raise ValueError(f"no tests: a list of {{stdin, stdout}}, or lists; {name}s is missing")
-    return column
-
-
-def _solution(row: Row) -> str | None:
-    found = next((row[key] for key in _SOLUTION_KEYS if row.get(key)), None)
-    if isinstance(found, list):
-        found = found[0]
-    if found is None or isinstance(found, str):
-        return found
-    raise ValueError("the solution is no text")

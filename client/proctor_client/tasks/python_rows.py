@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from proctor_client.tasks.fields import decoded, optional_text, text_of
+from proctor_client.tasks.fields import decoded, optional_text, origin_of, text_of
 from proctor_client.tasks.ground_truth import task_of
 from proctor_client.tasks.preludes import PRELUDES
-from proctor_client.tasks.statements import beside_of, prompt_code_of, prompt_field, task_from_tests
+from proctor_client.tasks.statements import prompt_code_of, prompt_field, task_from_tests
 from proctor_client.tasks.task import Answer, Row, Task
 
-_ID_KEYS = ("task_id", "id", "question_id", "name")
 _TEXT_OF_DS1000 = """
 
 import pathlib as _pathlib
@@ -25,9 +24,9 @@ def solution():
 def mbpp(row: Row, place: str) -> Task:
     """MBPP: a function, and statements that test it."""
     tests = {name: row.get(name) for name in ("test_imports", "test_setup_code")}
-    task = task_from_tests({**tests, "test_list": row["test_list"], **beside_of(row)})
+    task = task_from_tests({**tests, "test_list": row["test_list"]})
     text = optional_text(row, "text", "prompt", "question")
-    return _named(task, row, place, row.get("code"), text)
+    return task.with_fields(origin_of(row, place, row.get("code"), text))
 
 
 def mbppplus(row: Row, place: str) -> Task:
@@ -40,42 +39,42 @@ def humaneval(row: Row, place: str) -> Task:
     prompt = text_of(row, "prompt")
     code = prompt_code_of(row)
     task = _continued(row, [text_of(row, "test")], code)
-    return _named(task, row, place, row.get("canonical_solution"), prompt)
+    return task.with_fields(origin_of(row, place, row.get("canonical_solution"), prompt))
 
 
 def infilling(row: Row, place: str) -> Task:
     """HumanEval-Infilling: the middle of a function, between a prompt and a suffix."""
     task = _continued(row, [row["test"]], text_of(row, "prompt"))
     task = task.with_fields({"suffix_code": text_of(row, "suffix")})
-    return _named(task, row, place, row.get("canonical_solution"), None)
+    return task.with_fields(origin_of(row, place, row.get("canonical_solution"), None))
 
 
 def leetcode(row: Row, place: str) -> Task:
     """LeetCodeDataset: a method of `class Solution`; `prompt` has imports and helpers."""
     task = _continued(row, [text_of(row, "test")], row.get("prompt") or PRELUDES["leetcode"])
     text = optional_text(row, "query", "problem_description")
-    return _named(task, row, place, row.get("completion"), text)
+    return task.with_fields(origin_of(row, place, row.get("completion"), text))
 
 
 def kodcode(row: Row, place: str) -> Task:
     """KodCode: a module of pytest, which imports the functions from `solution`."""
     test = text_of(row, "test" if "test" in row else "test_code")
-    task = task_from_tests({"test": test, **beside_of(row)})
+    task = task_from_tests({"test": test})
     text = optional_text(row, "question", "instruction")
-    return _named(task, row, place, row.get("solution", row.get("response")), text)
+    return task.with_fields(origin_of(row, place, row.get("solution", row.get("response")), text))
 
 
 def acecoder(row: Row, place: str) -> Task:
     """AceCoder: a list of assert statements."""
-    task = task_of(decoded(row, "test_cases")).with_fields(beside_of(row))
-    return _named(task, row, place, None, optional_text(row, "question"))
+    task = task_of(decoded(row, "test_cases"))
+    return task.with_fields(origin_of(row, place, None, optional_text(row, "question")))
 
 
 def bigcodebench(row: Row, place: str) -> Task:
     """BigCodeBench: test cases of unittest for a function that `code_prompt` begins."""
     task = _continued(row, [text_of(row, "test")], text_of(row, "code_prompt"))
     text = optional_text(row, "instruct_prompt", "complete_prompt")
-    return _named(task, row, place, row.get("canonical_solution"), text)
+    return task.with_fields(origin_of(row, place, row.get("canonical_solution"), text))
 
 
 def classeval(row: Row, place: str) -> Task:
@@ -85,7 +84,9 @@ def classeval(row: Row, place: str) -> Task:
     task = Task(
         grader={"kind": "asserts", "tests": [text_of(row, "test")]}, prelude="\n".join(imports)
     )
-    return _named(task, row, place, row.get("solution_code"), optional_text(row, "skeleton"))
+    return task.with_fields(
+        origin_of(row, place, row.get("solution_code"), optional_text(row, "skeleton"))
+    )
 
 
 def cruxeval_output(row: Row, place: str) -> Task:
@@ -95,7 +96,7 @@ def cruxeval_output(row: Row, place: str) -> Task:
         grader={"kind": "asserts", "tests": [f"assert answer() == {expected}"]},
         answer=Answer(of_arguments=False),
     )
-    return _named(task, row, place, expected, None)
+    return task.with_fields(origin_of(row, place, expected, None))
 
 
 def cruxeval_input(row: Row, place: str) -> Task:
@@ -106,7 +107,7 @@ def cruxeval_input(row: Row, place: str) -> Task:
         grader={"kind": "asserts", "tests": [test], "setup": code},
         answer=Answer(of_arguments=True, code=code),
     )
-    return _named(task, row, place, reference, None)
+    return task.with_fields(origin_of(row, place, reference, None))
 
 
 def ds1000(row: Row, place: str) -> Task:
@@ -131,10 +132,4 @@ def _continued(row: Row, tests: list[str], prompt: str | None) -> Task:
     """Return a task whose completions may go on with a prompt; before a class it is a prelude."""
     entry_point = text_of(row, "entry_point")
     grader = {"kind": "asserts", "tests": tests, "entry_point": entry_point}
-    return Task(grader=grader, **beside_of(row)).with_fields({prompt_field(entry_point): prompt})
-
-
-def _named(task: Task, row: Row, place: str, reference: str | None, text: str | None) -> Task:
-    found = next((row[key] for key in _ID_KEYS if row.get(key) is not None), None)
-    name = place.rpartition(":")[2] if found is None else str(found)
-    return task.with_fields({"id": name, "place": place, "reference": reference, "text": text})
+    return Task(grader=grader).with_fields({prompt_field(entry_point): prompt})

@@ -8,9 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from proctor_client.tasks.contests import task_of_cases
-from proctor_client.tasks.fields import plain
-from proctor_client.tasks.task import BadTask, Row, Task
-from proctor_client.wire.long_integers import loads
+from proctor_client.tasks.fields import decoded_value, plain, set_fields
+from proctor_client.tasks.task import BadTask, Row, Task, refuse_typos
 
 GRADER = "grader"
 TESTS = ("tests", "test_list", "test")
@@ -20,6 +19,9 @@ BESIDE = ("prelude", "prompt_code", "suffix_code", "limits", "files", "compiler"
 `environment` and `negative_control`: in other data sets these names have other meanings."""
 _BESIDE_GRADER = (*BESIDE, "language", "scoring", "extract", "environment", "negative_control")
 _OBJECTS = ("limits", "files", "compiler", "extract")
+_COMPARISON = ("compare", "tolerance", "ignore_case")
+READ = ("prelude", "prompt_code", "suffix_code", "entry_point", "test_imports", *SETUP)
+"""Columns of which a typo would change a reward in silence."""
 _OF_SOLUTION = re.compile(
     r"^(?:from[ \t]+solution[ \t]+import|import[ \t]+solution)\b", re.MULTILINE
 )
@@ -30,7 +32,8 @@ _CODE = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Import | ast
 def task_from_tests(row: Row) -> Task:
     """Return the task of a row's `grader`, `tests`, `test_list` or `test`. Raises BadTask."""
     if row.get(GRADER) is not None:
-        return Task(grader=_grader(row[GRADER]), **beside_of(row, _BESIDE_GRADER))
+        return Task(grader=grader_of(row[GRADER]), **beside_of(row, _BESIDE_GRADER))
+    refuse_typos(row, READ)
     for name in TESTS:
         if row.get(name) is not None:
             return _asserts(row, row[name], name)
@@ -69,34 +72,48 @@ def beside_of(row: Row, names: Iterable[str] = BESIDE) -> dict[str, Any]:
     """Return the fields of a task that the row has in columns of their own. Raises BadTask."""
     found = {}
     for name in names:
-        value = row.get(name)
-        if isinstance(value, str) and name in _OBJECTS and value.lstrip().startswith("{"):
-            value = _json(value)
-        if isinstance(value, Mapping):  # Arrow gives each row the fields of all rows
-            value = {key: each for key, each in value.items() if each is not None}
+        value = set_fields(decoded_value(row.get(name)) if name in _OBJECTS else row.get(name))
         if value not in (None, "", {}):
             found[name] = value
     return found
 
 
-def _grader(value: object) -> dict[str, Any]:
-    if isinstance(value, str):
-        value = _json(value)
-    if not isinstance(value, Mapping):
+def grader_of(value: object) -> dict[str, Any]:
+    """Return a grader of the service: an object, or its JSON text. Raises BadTask."""
+    value = decoded_value(value)
+    if not isinstance(value, dict):
         raise BadTask(f"{GRADER}: neither an object nor JSON text of one")
-    # Arrow gives every row the fields of all kinds of graders, most of them None.
-    return {name: field for name, field in value.items() if field is not None}
+    cases = value.get("cases")
+    if value.get("kind") != "calls" or not isinstance(cases, list):
+        return dict(set_fields(value))
+    return {**set_fields({**value, "cases": None}), "cases": [_call(each) for each in cases]}
+
+
+def _call(case: Any) -> Any:
+    """Return a case of `calls` without empty fields: null may be an argument or a returned value."""
+    if not isinstance(case, Mapping):
+        return case
+    return {name: each for name, each in case.items() if each is not None or name == "expected"}
+
+
+def with_comparison(task: Task, row: Row) -> Task:
+    """Return the task with the comparison of outputs that the row has in columns of their own."""
+    told = {name: row[name] for name in _COMPARISON if row.get(name) is not None}
+    grader = task.grader or {}
+    return (
+        task.with_fields({"grader": {**grader, **told}}) if grader.get("kind") == "stdio" else task
+    )
 
 
 def _asserts(row: Row, tests: object, name: str) -> Task:
-    tests = plain(tests)
+    tests = decoded_value(tests)
     if isinstance(tests, str):
-        parsed = _json(tests) if tests.lstrip().startswith("[") else None
-        tests = parsed if isinstance(parsed, list) else [tests]
+        tests = [tests]
     if not isinstance(tests, list) or not tests:
         raise BadTask(f"{name}: no list of tests")
     if all(isinstance(each, Mapping) for each in tests):
-        return task_of_cases(tests).with_fields(beside_of(row))
+        task = task_of_cases(tests, str(row.get("language") or "python"))
+        return with_comparison(task, row).with_fields(beside_of(row))
     if len(tests) == 1 and isinstance(tests[0], str) and _OF_SOLUTION.search(tests[0]):
         files = {"test_solution.py": tests[0]}
         return Task(grader={"kind": "pytest", "files": files}, **beside_of(row))
@@ -123,10 +140,3 @@ def _texts(value: Any) -> list[Any]:
     if not isinstance(value, list):
         raise BadTask("test_imports: neither a text nor a list")
     return [each for each in value if each]
-
-
-def _json(text: str) -> Any:
-    try:
-        return loads(text)
-    except (ValueError, RecursionError):
-        return None

@@ -98,6 +98,9 @@ SUBMISSION_FIELDS: tuple[str, ...] = tuple(
 """Names of the fields of a wire.Submission that belong to its task."""
 _DEFAULTS: Mapping[str, Any] = {"language": "python", "files": {}}
 
+_TYPO = 0.85
+"""Likeness of `entrypoint` and `entry_point`, by difflib, is 0.95; that of `name` and `fn_name` 0.73."""
+
 TaskOf: TypeAlias = Callable[[Row], Task | Mapping[str, Any]]
 """Function from a row to its task, or to the fields of a task; it raises BadTask."""
 
@@ -117,7 +120,19 @@ def submission_of(
     return wire.Submission.model_validate({**named, **task.fields, "completion": completion})
 
 
-def near(name: str, names: tuple[str, ...]) -> str:
-    """Return `: did you mean `x`?` for the nearest of the names, or an empty text."""
-    found = get_close_matches(name, names, 1)
+def near(name: str, names: tuple[str, ...], closeness: float = 0.6) -> str:
+    """Return `: did you mean x?` for the nearest of the names, or an empty text."""
+    found = get_close_matches(name, names, 1, closeness)
     return f": did you mean {found[0]}?" if found else ""
+
+
+def refuse_typos(given: Mapping[str, Any], names: tuple[str, ...]) -> None:
+    """Raise BadTask for a field whose name is almost one of `names`, which is absent.
+
+    Rows have fields of their own, but `entrypoint` without an `entry_point` is none of those.
+    """
+    absent = tuple(name for name in names if given.get(name) is None)
+    for name, value in given.items():
+        hint = "" if name in names or value is None else near(name, absent, _TYPO)
+        if hint:
+            raise BadTask(f"{name[:100]}{hint}")

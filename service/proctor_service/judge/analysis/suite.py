@@ -30,6 +30,10 @@ _NO_BRACKETS = re.compile(r"[^][(){}]+")
 """What is no bracket: `f` and `1, 2` in `f([1, 2])`."""
 _PREFIXES = re.compile(r"[-+~]{2,}")
 """Operators in a row: `-+~` in `-+~1`, none in `a - b`."""
+_IDLE = (
+    *(ast.Module, ast.Pass, ast.Expr, ast.Constant, ast.List, ast.Tuple, ast.Set, ast.Dict),
+    *(ast.Import, ast.ImportFrom, ast.alias),
+)
 _RUNNERS = frozenset(
     ["TextTestRunner", "defaultTestLoader", "TestLoader", "TestSuite", "makeSuite"]
 )
@@ -155,6 +159,10 @@ def parse_suite(grader: AssertsGrader) -> Suite:
         tuple(nodes_of(each, parents) for each in tree.body) for tree in (setup, *trees)
     )
     nodes = tuple(tuple(chain.from_iterable(each)) for each in statements)
+    if all(_is_idle(node) for each in nodes[1:] for node in each):
+        raise InvalidTask(
+            "tests: none of them asserts or calls anything, so that any program passes"
+        )
     called = _mentioned(nodes)
     known = set(_definitions(setup))
     defined = _definitions(setup, *trees)
@@ -170,6 +178,14 @@ def parse_suite(grader: AssertsGrader) -> Suite:
         steps = _run_steps(tree, called, known, classes, candidate)
         tests.append(Test(text, tree, tuple(steps)))
     return Suite(grader.setup, setup, tuple(tests), entry_point, nodes, statements, parents)
+
+
+def _is_idle(node: ast.AST) -> bool:
+    """Tell whether a node can neither fail nor ask the submission for anything: `pass`, `["f() == 1"]`."""
+    names = [each.name for each in node.names] if isinstance(node, ast.Import) else []
+    if isinstance(node, ast.ImportFrom):
+        names = [node.module or ""]
+    return isinstance(node, _IDLE) and "solution" not in names
 
 
 def parse(text: str, name: str) -> ast.Module:
