@@ -140,11 +140,19 @@ def test_a_pickle_in_a_row_runs_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("expected", "printed", "same"),
-    [("1", "1.0", True), ("0.50", "0.5", True), ("0.333", "0.33", False), ("7", "7.001", False)],
+    [
+        ("1", "1.0", True),
+        ("0.50", "0.5", True),
+        ("0.3", "0.30000000000000004", True),
+        ("0.333", "0.33", False),
+        ("7", "7.001", False),
+        ("12345678901234567", "1.2345678901234568e+16", False),
+        ("1.2345678901234567e+25", "1.2345678901234568e+25", True),
+    ],
 )
 def test_livecodebench_compares_decimals(expected: str, printed: str, same: bool) -> None:
     cases = [{"input": "", "output": expected, "testtype": "stdin"}]
     row = {"question_id": "q", "public_test_cases": cases, "private_test_cases": "[]"}
-    tolerance = (MAKERS["livecodebench"](row, "data:1").grader or {})["tolerance"]
-    compared = Comparison("tokens", Closeness.of(wire.Tolerance(**tolerance)))
+    grader = wire.StdioGrader.model_validate(MAKERS["livecodebench"](row, "data:1").grader)
+    compared = Comparison(grader.compare, Closeness.of(grader.tolerance))
     assert compared.is_same(printed, expected) is same

@@ -112,6 +112,10 @@ def test_different(compare: Compare, tolerance: float, actual: str, expected: st
         (Comparison(closeness=Closeness(relative=1e-5)), "1000000.5", "1000001", True),
         (Comparison(closeness=Closeness(relative=1e-5)), "1000001", "1000000", False),
         (Comparison(closeness=Closeness(1e-8, 1e-5)), "0.0", "0.0000005", False),
+        (by("tokens", 1e-15), "12345678901234567.0", "12345678901234567", True),
+        (by("tokens", 1e-15), "1.2345678901234567e16", "12345678901234567", True),
+        (by("tokens", 1e-15), "1.2345678901234568e16", "12345678901234567", False),
+        (by("tokens", 1e-15), "1e-99999999999999999999", "12345678901234567", False),
         (Comparison(closeness=Closeness(1e-8, 1e-5)), "0.5", "1" * 390, False),
         (
             Comparison("lines", Closeness(relative=1e-5), ignore_case=True),

@@ -12,8 +12,10 @@ from proctor_client.tasks.task import BadTask, Row, Task, refuse_typos
 
 CLOSE: Mapping[str, float] = {"absolute": 1e-8, "relative": 1e-5}
 """Tolerance of numpy's `allclose`, by which APPS, TACO and PRIME compare numbers that programs print."""
-_DECIMALS: Mapping[str, float] = {"relative": 1e-15}
-"""LiveCodeBench compares the numbers of a line as decimals: 1.0 is 1, and 0.33 is not 0.333."""
+_DECIMALS = 1e-15
+"""LiveCodeBench compares the numbers of a line as decimals: 1.0 is 1, and 0.33 is not 0.333. A number in
+place of a relative tolerance, since 1.2345678901234568e+16 is not 12345678901234567.
+"""
 LINES = "trimmed"
 """All four harnesses compare line by line, without the white space around a line."""
 _PYTHON = frozenset({"python", "python3", "py"})
@@ -68,7 +70,7 @@ def contest(
 
 
 def programs_of(
-    inputs: Sequence[Any], outputs: Sequence[Any], tolerance: Mapping[str, float] = CLOSE
+    inputs: Sequence[Any], outputs: Sequence[Any], tolerance: float | Mapping[str, float] = CLOSE
 ) -> Mapping[str, Any]:
     """Return a grader for programs; the tolerance is for decimal fractions. Raises BadTask."""
-    return {"kind": "stdio", "cases": cases_of(inputs, outputs), "tolerance": dict(tolerance)}
+    return {"kind": "stdio", "cases": cases_of(inputs, outputs), "tolerance": tolerance}

@@ -17,6 +17,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from itertools import zip_longest
 from typing import Literal
@@ -158,11 +159,23 @@ class Comparison:
         if _INTEGER.fullmatch(wanted):
             if _INTEGER.fullmatch(got):
                 return int(got) == int(wanted) and got.lstrip("+-") == wanted.lstrip("+-")
-            return self.closeness.accepts_for_integer(float(got), int(wanted))
+            close = self.closeness.accepts_for_integer(float(got), int(wanted))
+            return close or _is_decimal_of(got, int(wanted))
         one, other = float(got), float(wanted)
         if _overflowed(got, one) or _overflowed(wanted, other):
             return False
         return self.closeness.accepts(one, other)
+
+
+def _is_decimal_of(token: str, wanted: int) -> bool:
+    """Tell whether a number is written with more than an integer needs, such as `5.0` for 5.
+
+    A float lacks the last digits of a long one.
+    """
+    try:
+        return Decimal(token) == wanted
+    except InvalidOperation:  # an exponent beyond the range of decimals
+        return False
 
 
 def _overflowed(token: str, value: float) -> bool:

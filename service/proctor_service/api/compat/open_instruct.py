@@ -30,7 +30,7 @@ from proctor_service.errors import Failure, InvalidRequest, InvalidTask, Overloa
 
 JOB = "open_instruct"
 SPARE_SECONDS = 4.0
-TOLERANCE = wire.Tolerance(relative=1e-15)  # open-instruct compares decimals: 1.0 is 1.00
+TOLERANCE = 1e-15  # open-instruct compares decimals: 1.0 is 1.00
 BETWEEN_TRIES_SECONDS = 1.0
 """Delay of a redirect after a failure: 30 redirects then last longer than a restart."""
 
