@@ -117,6 +117,11 @@ ROWS: list[tuple[dict[str, Any], dict[str, Any]]] = [
      {"grader": {"kind": "exec"}, "limits": {"cpu_seconds": 3}}),
     ({"label": json.dumps(json.dumps(["assert f(2) == 4"]))},
      {"grader": {"kind": "asserts", "tests": ["assert f(2) == 4"]}}),
+    ({"tests": str(["assert f(2) == 4"])},
+     {"grader": {"kind": "asserts", "tests": ["assert f(2) == 4"]}}),
+    ({"verification_info": str({"language": "python", "test_cases": [CALL]})}, {"prelude": "prime"}),
+    ({"tests": "[f(2)] == [4] or 1 / 0"},
+     {"grader": {"kind": "asserts", "tests": ["[f(2)] == [4] or 1 / 0"]}}),
     ({"tests": json.dumps(json.dumps(["assert f(2) == 4"]))},
      {"grader": {"kind": "asserts", "tests": ["assert f(2) == 4"]}}),
     ({"public_test_cases": LCB, "private_test_cases": None, "metadata": '{"func_name": "f"}',
@@ -181,6 +186,20 @@ def test_a_test_case_is_read_as_what_it_is_or_refused(value: Any, said: str | No
         return
     with pytest.raises(BadTask, match=said):
         task_of(value)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"prompt": PROMPT, "test": "def check(candidate): ...", "entrypoint": "f"},
+        {**HUMANEVAL, "preludes": "import re"},
+        {"tests": ["assert f()"], "test_setup_codes": "import re"},
+        {"ground_truth": ["assert f()"], "prompt_codes": PROMPT},
+    ],
+)
+def test_a_typo_in_what_a_row_is_judged_by_is_an_error(row: dict[str, Any]) -> None:
+    with pytest.raises(BadTask, match="did you mean"):
+        task_from_row(row)
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,16 @@ def test_calls_and_conditions_need_one_sandbox(test: str) -> None:
     assert (found.level, found.plan is not None) == ("separated", True), found.reason
 
 
+@pytest.mark.parametrize(
+    "test", ["", "pass", "import math", "['assert f(2) == 4']", "'''f(2) is 4'''"]
+)
+def test_tests_that_any_program_passes_are_refused(test: str) -> None:
+    with pytest.raises(InvalidTask, match="none of them asserts or calls anything"):
+        analysed("", test)
+    analysed(test, "assert f(2) == 4")
+    analysed(test, "from solution import f")
+
+
 RUN = [
     "import functools\ng = functools.lru_cache(f)\nassert [g(i) for i in (1, 2)] == [1, 2]",
     "d = f('aab')\nassert max(f('b'), key=f('b').get) == max(d, key=d.get)",

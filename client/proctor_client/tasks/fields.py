@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -37,26 +38,35 @@ def origin_of(row: Row, place: str, reference: Any, text: str | None) -> dict[st
 
 def decoded(row: Row, name: str) -> Any:
     """Return a field; a text is read as JSON, since some sets hold lists so. Raises ValueError."""
-    value = row[name]
-    if not isinstance(value, str):
-        return plain(value)
-    try:
-        return long_integers.loads(value)
-    except (ValueError, RecursionError):
-        raise ValueError(f"{name}: no JSON") from None
+    value = decoded_value(row[name])
+    if isinstance(value, str):
+        raise ValueError(f"{name}: no JSON")
+    return value
 
 
 def decoded_value(value: Any) -> Any:
-    """Return a value; a text is read as JSON, also twice, as long as lists or objects come of it."""
+    """Return a value; a text is read as a list or an object, in JSON or as Python prints it.
+
+    JSON may be in JSON again. Other texts are returned as they are.
+    """
     while isinstance(value, str):
-        try:
-            inner = long_integers.loads(value)
-        except (ValueError, RecursionError):
-            return value
+        inner = _inner(value)
         if not isinstance(inner, str | list | dict):
             return value
         value = inner
     return plain(value)
+
+
+def _inner(text: str) -> Any:
+    try:
+        return long_integers.loads(text)
+    except (ValueError, RecursionError):
+        if text.lstrip()[:1] not in ("[", "{"):
+            return None
+    try:
+        return ast.literal_eval(text.strip())  # a column of lists in CSV
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return None
 
 
 def set_fields(value: Any) -> Any:

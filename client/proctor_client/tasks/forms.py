@@ -94,6 +94,7 @@ def task_from_row(row: Row) -> Task:
     if not any(name in row for name in _JUDGING):
         raise MissingColumns(_missing(row))
     if all(row.get(name) is None for name in (GRADER, *TESTS)):
+        refuse_typos(row, READ)
         for name in (*GROUND_TRUTHS, *_SIDES[:1]):
             if row.get(name) is not None:
                 return _of_ground_truth(row, name)

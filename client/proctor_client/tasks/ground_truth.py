@@ -14,6 +14,7 @@ A value, or its JSON text, is one of
     [{"input": …, "output": …}, …]                      cases, as in LiveCodeBench; calls with the
                                                         `testtype` "functional" and `metadata.func_name`,
                                                         or the `type` "function_call" and `fn_name`
+    [{"stdin": …, "stdout": …}, …]                      cases of the grader `stdio`, as it compares them
     {"tests": …, "setup": …, "entry_point": …}          the columns of proctor_client.tasks.forms;
                                                         `test_list` and `test` as in MBPP, HumanEval
 
