@@ -170,7 +170,7 @@ def _private(text: Any) -> list[Mapping[str, Any]]:
     try:
         if not text.lstrip().startswith("["):
             text = _Texts(io.BytesIO(zlib.decompress(base64.b64decode(text)))).load()
-        cases = loads(text)
+        cases = loads(text) if isinstance(text, str) else text
     except (ValueError, TypeError, EOFError, pickle.UnpicklingError, zlib.error):
         raise ValueError("private_test_cases: not in LiveCodeBench's form") from None
     if not isinstance(cases, list):
