@@ -63,13 +63,11 @@ class Around:
     @classmethod
     def of(cls, grader: Grader, *given: Code) -> Around:
         """Return what the first of these models that has a field says of it."""
-
-        def first(name: str) -> str:
-            values = (getattr(each, name) for each in given)
-            return next((value for value in values if value is not None), "")
-
-        entry_point = getattr(grader, "entry_point", None)
-        return cls(first("prelude"), first("prompt_code"), first("suffix_code"), entry_point)
+        prelude, prompt_code, suffix_code = (
+            next((value for each in given if (value := getattr(each, name)) is not None), "")
+            for name in ("prelude", "prompt_code", "suffix_code")
+        )
+        return cls(prelude, prompt_code, suffix_code, getattr(grader, "entry_point", None))
 
     @property
     def continues(self) -> bool:
@@ -97,7 +95,7 @@ def program_in(text: str, rule: Extract, language: str, around: Around = NOTHING
     """
     if not around.continues:
         code = extract(text, rule, language)
-        return code if code is None else assembled(code, language, around)
+        return assembled(code, language, around) if code and around.prelude else code
     code = extract(text, rule, language, continues=True)
     if code is None and around.suffix_code and text.isspace():
         code = text

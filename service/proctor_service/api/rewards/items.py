@@ -231,7 +231,9 @@ class Translation:
         elsewhere = environment != DEFAULT and grader.kind != "command"
         if language != PYTHON or has_runner or elsewhere:
             language = self.machine.language(language, grader, where, environment)
-        compiler = self._compiler(asked, language, where)
+        compiler = asked.compiler or request.compiler
+        if compiler is not None:
+            self._check_compiler(compiler, language, f"{where}." * (asked.compiler is not None))
         if asked.files:
             check_files(asked.files, f"{where}.files")
         wanted = asked.limits or request.limits
@@ -283,17 +285,11 @@ class Translation:
         )
         return Entry(index, asked.id, asked.group, item)
 
-    def _compiler(self, asked: WireSubmission, language: str, where: str) -> Compiler | None:
-        if asked.compiler is None:
-            compiler, at = self.request.compiler, "compiler"
-        else:
-            compiler, at = asked.compiler, f"{where}.compiler"
-        if compiler is not None:
-            settings = self.machine.settings
-            known = settings.languages.get(language)
-            dialect = None if known is None else known.dialect
-            check_compiler(compiler, dialect, settings.compiler_flags, at)
-        return compiler
+    def _check_compiler(self, compiler: Compiler, language: str, where: str) -> None:
+        settings = self.machine.settings
+        known = settings.languages.get(language)
+        dialect = None if known is None else known.dialect
+        check_compiler(compiler, dialect, settings.compiler_flags, f"{where}compiler")
 
     def _check_files_of(self, grader: Grader, where: str) -> None:
         if id(grader) not in self._checked_graders:
