@@ -150,7 +150,7 @@ class Evaluator:
         try:
             sandboxes = self._backend.within(submission.environment)
             asked = self._queue.clock()
-            timed = replace(submission, deadline=item.deadline, asked_at=asked)
+            timed = replace(submission, deadline=item.deadline)
             judge = partial(self._judge, timed, sandboxes)
             whose = (item.tenant, item.job)
             PAYER.set(whose)

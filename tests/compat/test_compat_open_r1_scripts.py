@@ -101,7 +101,7 @@ def test_the_morph_router_gets_a_text(client: httpx.Client) -> None:
         "print('debug')\n0.25": "0.25",
         "print(1.0)\n1 / 0": "",
         "x = 1": "",
-        "raise SystemExit": "",
+        "import sys\nsys.exit(0)\n1.0": "0.0",
         "import os\nos._exit(0)": "0.0",
         "while True: pass": "0.0",
     }

@@ -187,7 +187,8 @@ EMPTY = {
                 {"x_test.go": "package x\n/*\nfunc TestX(t *testing.T) {}\n*/\nfunc helper() {}\n"}),
     "cargo_test": ({"src/x.rs": ""}, {"tests/x.rs": ""}, {"tests/x.rs": "// #[test]\nfn x() {}\n"},
                    {"tests/x.rs": "#[cfg(test)]\nmod inner { fn x() {} }\n"}),
-    "junit": ({"X.java": "class X { }"}, {"XTest.java": "class XTest {\n  // @Test\n  void x() { }\n}"}),
+    "junit": ({"X.java": "class X { }"}, {"XTest.java": "class XTest {\n  // @Test\n  void x() { }\n}"},
+              {"XTest.java": "import org.junit.Test;\npublic class XTest {\n  @Test public void x() { }\n}"}),
     "jest": ({"x.txt": ""}, {"x.test.js": ""}, {"x.test.js": "describe('x', () => {});"},
              {"x.test.js": "const f = require('./solution');\n/* test('x', () => {}); */\n"}),
 }  # fmt: skip
@@ -232,6 +233,27 @@ def test_a_class_has_tests_in_the_ways_of_junit(service: Service) -> None:
     ]
     results = judge(service, *items, limits=LIMITS)
     assert [each["reward"] for each in results] == [1.0, 0.0] * len(graders), results
+
+
+_ABORTING = (
+    "import org.junit.jupiter.api.*;\nclass ATest {\n"
+    "@ Test void a() { Assertions.assertEquals(8, Solution.twice(4)); }\n"
+    "@Test void b() { assumed(); }\n"
+    "static void assumed() { Assumptions.assumeTrue(Solution.twice(0) == 1); }\n}"
+)
+
+
+def test_only_the_tests_abort_a_test_of_junit(service: Service) -> None:
+    if not _is_here("junit"):
+        pytest.skip("junit is not installed")
+    grader = {"kind": "command", "runner": "junit", "files": {"ATest.java": _ABORTING}}
+    abort = "if (n == 0) throw new org.opentest4j.TestAbortedException(); return 2 * n;"
+    assume = "org.junit.jupiter.api.Assumptions.assumeTrue(n != 0); return 2 * n;"
+    programs = [_java(body) for body in ("return 2 * n;", abort, assume)]
+    items = [{"completion": code, "language": "java"} for code in programs]
+    found = judge(service, *items, grader=grader, limits=LIMITS)
+    assert [each["reward"] for each in found] == [1.0, 0.0, 0.0], found
+    assert [each["tests"]["total"] for each in found] == [1, 2, 2], found
 
 
 def test_skipped_tests_earn_nothing(service: Service) -> None:

@@ -255,6 +255,14 @@ def test_tests_are_apart_from_the_completion(service: Service, name: str) -> Non
         assert others[-1]["verdict"] in ("runtime_error", "failed"), others[-1]
 
 
+def test_the_message_of_an_early_exit_names_the_tests(service: Service) -> None:
+    grader = {"kind": "exec", "tests": '[ "$(f)" = 1 ] && exit 0'}
+    items = [{"completion": text, "language": "bash"} for text in ("f() { echo 1; }", "exit 0")]
+    for result in judge(service, *items, grader=grader):
+        assert (result["verdict"], result["reward"]) == ("early_exit", 0.0), result
+        assert "before the end of its tests" in result["message"]
+
+
 def test_a_build_cache_of_go_is_read_only(tmp_path: Path) -> None:
     if not is_language_here("go") or not os.access("/opt", os.W_OK):
         pytest.skip("Go is not installed, or /opt is not writable")

@@ -250,6 +250,13 @@ def test_a_tolerance_holds_in_arrays_too() -> None:
         ([1.0, [2.0]], [1.0, [2.0000001]], 1e-6, True),
         ({"a": 1.0}, {"a": 1.0000001}, 1e-6, True),
         (object(), 1, 1.0, False),
+        (Fraction(1, 3), 0.33333333, 1e-6, True),
+        (Decimal("0.33333333"), 0.33333333, 1e-6, True),
+        (Decimal("0.334"), 0.33333333, 1e-6, False),
+        (Decimal("sNaN"), 1.0, 1.0, False),
+        (Fraction(10**400), 1.0, 1.0, False),
+        (1 + 0j, 1.0, 1e-6, True),
+        (numpy.int64(2), 1, 1.0, False),
     ],
 )
 def test_a_tolerance_is_for_numbers_that_are_not_both_integers(

@@ -82,6 +82,7 @@ INTERPRETED: dict[str, tuple[Row, ...]] = {
          "try { throw new Error2('x'); } catch (e) { if (!(e instanceof Error)) throw e; }\nif (twice(2) !== 4) throw 1;"),
     ),
     "lua": (
+        ("#!/usr/bin/lua\nfunction f() return 1 end", "#!/usr/bin/lua\nassert(f() == 1)"),
         ("local M <const> = {}\nfor i = 1, 3 do if i == 2 then goto continue end M[#M + 1] = i ::continue:: end", "for i = 1, 2 do goto continue ::continue:: end\nassert(#M == 2)\nreturn os.exit(0)"),
         ("local function next(n) return n + 1 end", "assert(next(4) == 5)"),
         ("function next(n) return n + 1 end\nfunction type(x) return 'thing' end", "assert(next(4) == 5 and type(1) == 'thing')"),
@@ -123,6 +124,8 @@ INTERPRETED: dict[str, tuple[Row, ...]] = {
         ("rm(list = ls())\noptions(warn = 2)\nsink('log')\nprint(1)\nwriteLines <- function(...) stop('mine')\nf <- function(n) n", "stopifnot(f(4) == 4)", "base <- 1"),
     ),
     "ruby": (
+        ("def f = DATA.read\n__END__\nabc", "raise 'no' unless f == 'abc'"),
+        ("ROWS = DATA.each_line.map(&:to_i)\n__END__\n1\n2\n", "raise 'no' unless ROWS.sum == 3"),
         ("class Array\n  def sum = inject { |a, b| a * b }\n  def second = self[1]\nend", "raise 'no' unless [2, 3, 4].sum == 24 && [1, 2].second == 2"),
         ("class String\n  def palindrome? = self == reverse\n  def +(other) = concat(' ', other)\nend", "raise 'no' unless 'aba'.palindrome? && +'a' + 'b' == 'a b'"),
         ("class Integer\n  def fact = (1..self).inject(1, :*)\nend\nmodule Kernel\n  def puts(*) = 7\nend", "raise 'no' unless 4.fact == 24 && puts(1) == 7"),
@@ -136,6 +139,10 @@ INTERPRETED: dict[str, tuple[Row, ...]] = {
         ("out = Object.new\ndef out.write(*s) = s.size\n$stdout = out\ndef each = 7\ndef write(x) = x\ndef binwrite(*) = raise", "puts 'x'\nraise 'no' unless each == 7 && write(1) == 1"),
     ),
     "php": (
+        ("<?php\ndeclare(strict_types=1);\nnamespace App\\Sub;\nfunction f(int $n): int { return 2 * $n; }\nclass S { const N = FACTOR; }",
+         "<?php\ndeclare(strict_types=1);\nassert(f(4) === 8 && S::N === 2);", "const FACTOR = 2;"),
+        ("namespace App;\nfunction f($n) { return 2 * $n; }", "namespace Tests;\nuse function App\\f;\nassert(f(4) === 8);"),
+        ("namespace App { function f($n) { return 2 * $n; } }", "assert(App\\f(4) === 8 && new ArrayObject([]) == new ArrayObject([]));"),
         ("function array_find(array $a, callable $f) { foreach ($a as $x) if ($f($x)) return $x; return null; }", "assert(array_find([1, 4], fn($x) => $x > 2) === 4);"),
         ("namespace Tools;\nfunction strlen($s) { return 7; }\nfunction count_it($s) { return strlen($s); }", "assert(\\Tools\\count_it('a') === 7 && strlen('a') === 1);"),
         ("set_error_handler(function ($no, $text) { throw new ErrorException($text); });\nfunction f($a) { try { return $a['x']; } catch (ErrorException $e) { return 'none'; } }",
@@ -155,6 +162,9 @@ INTERPRETED: dict[str, tuple[Row, ...]] = {
          "assert(getcwd() === '/' && Shape::of(3)->area() === 9 && fopen2(1) === 1);"),
     ),
     "perl": (
+        ("use utf8;\nsub f { my $l = <DATA>; chomp $l; length $l }\n__DATA__\nä\n", "die 'no' unless f() == 1;"),
+        ("package Rows;\nour $n = () = <DATA>;\nsub f { $n }\n1;\n__END__\n1\n2", "package main;\nmy @own = <DATA>;\ndie 'no' unless Rows::f() == 2 && @own == 1;\n__DATA__\nx\n"),
+        ("sub f { 1 }\n1;\n__END__\n\n=head1 NAME\n\nf\n", "die 'no' unless f() == 1;"),
         ("use strict; use warnings;\nmy %memo;\nsub fib { my $n = shift; return $memo{$n} //= $n < 2 ? $n : fib($n - 1) + fib($n - 2); }\n1;",
          "die 'no' unless fib(10) == 55 && $memo{10} == 55;"),
         ("use subs qw(die);\nsub die { CORE::die(\"mine: @_\") }\nsub f { eval { die('x') }; $@ }", "CORE::die('no') unless f() =~ /^mine: x/;"),
@@ -231,6 +241,10 @@ COMPILED: dict[str, tuple[Row, ...]] = {
          "fn main() { assert_eq!(get(&hashmap!(1 => 2), 1), 2); assert_eq!(crate::format!(1), 7); }", "use std::collections::HashMap;"),
     ),
     "java": (
+        ("package com.example;\nclass Solution { static int twice(int n) { return Given.FACTOR * n; } }",
+         "import java.util.*;\nclass Main { public static void main(String[] a) { if (Solution.twice(4) != 8) throw new AssertionError(); } }", "class Given { static final int FACTOR = 2; }"),
+        ("package com.example;\npublic class Main { public static int twice(int n) { return 2 * n; } }",
+         "public class Tests { public static void main(String[] a) { if (com.example.Main.twice(4) != 8) throw new AssertionError(); } }"),
         ("class Objects { static boolean equals(Object a, Object b) { return a == b || a != null && a.equals(b); } }\nclass Solution { static int twice(int n) { return 2 * n; } }",
          "import java.util.*;\npublic class Main { public static void main(String[] a) { if (!Objects.equals(Solution.twice(4), 8)) throw new AssertionError(); } }"),
         ("class Stack<T> { private int n; void push(T x) { n++; } int size() { return n; } }", "public class Main { public static void main(String[] a) { var s = new Stack<String>(); s.push(\"a\"); assert s.size() == 1; } }"),
@@ -244,6 +258,7 @@ COMPILED: dict[str, tuple[Row, ...]] = {
         ("class Class { int level = 3; }\nclass Exception extends java.lang.RuntimeException { Exception(java.lang.String s) { super(s); } }\nclass System2 { }", "public class Main { public static void main(String[] a) { assert new Class().level == 3; try { throw new Exception(\"x\"); } catch (Exception e) { assert e.getMessage().equals(\"x\"); } } }"),
     ),
     "kotlin": (
+        ("package com.example\nfun twice(n: Int) = 2 * n", "@file:Suppress(\"unused\")\nimport kotlin.math.*\nfun main() { check(twice(4) == 8) }"),
         ("fun check(list: List<Int>) = list.sum()\nfun require(n: Int) = 2 * n", "fun main() { if (check(listOf(1, 2)) != 3 || require(4) != 8) throw Exception() }"),
         ("fun error(n: Int): String = \"e$n\"\nfun assert(a: Int, b: Int) = if (a == b) Unit else throw Exception()", "fun main() { assert(error(1).length, 2) }"),
         ("class Pair<A>(val a: A)\nclass Stack<T> { private val items = ArrayList<T>(); fun push(x: T) = items.add(x); val size get() = items.size }", "fun main() { val s = Stack<Int>(); s.push(Pair(1).a); check(s.size == 1) }"),
@@ -254,6 +269,7 @@ COMPILED: dict[str, tuple[Row, ...]] = {
         ("fun twice(n: Int) = FACTOR * n\nfun main() { throw IllegalStateException() }", "fun main() { check(twice(4) == 8) }", "const val FACTOR = 2"),
     ),
     "scala": (
+        ("package com.example\nobject Solution { def twice(n: Int) = 2 * n }", "object Main { def main(a: Array[String]): Unit = assert(Solution.twice(4) == 8) }"),
         ("object require { def apply(n: Int) = 2 * n }", "object Main { def main(a: Array[String]): Unit = assert(require(4) == 8) }"),
         ("class Stack[T] { private var n = 0; def push(x: T) = { n += 1; this }; def size = n }", "object Main { def main(a: Array[String]): Unit = assert(new Stack[Int]().push(1).size == 1) }"),
         ("object Solution { implicit class Shout(s: String) { def shout = s.toUpperCase } }", "import Solution._\nobject Main { def main(a: Array[String]): Unit = assert(\"a\".shout == \"A\") }"),

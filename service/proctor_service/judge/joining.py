@@ -214,8 +214,8 @@ _JOIN: Mapping[str, Join] = MappingProxyType(
         "java": _java,
         "junit": _java,
         "kotlin": _hoisted(
-            r"^package[ \t]+[\w.]+;?",
             r"^@file:[^\n]*",
+            r"^package[ \t]+[\w.]+;?",
             r"^import[ \t]+[\w.*]+(?:[ \t]+as[ \t]+\w+)?;?",
         ),
         "scala": _hoisted(r"^package[ \t]+[\w.]+;?[ \t]*$"),

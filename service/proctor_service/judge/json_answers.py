@@ -11,6 +11,8 @@ from __future__ import annotations
 import array
 import json
 from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Integral, Real
 from typing import Any, Literal
 
 from proctor_client.wire import long_integers
@@ -68,11 +70,10 @@ class Equality:
 
     def _is_same_scalar(self, got: Any, wanted: Any) -> bool:
         """Compare two integers exactly, other numbers by their closeness, and the rest by `==`."""
-        numbers = isinstance(got, int | float) and isinstance(wanted, int | float)
-        if self.closeness.is_exact or not numbers:
+        numbers = isinstance(got, Real | Decimal) and isinstance(wanted, int | float)
+        both_integers = isinstance(got, Integral) and isinstance(wanted, int)
+        if got == wanted or self.closeness.is_exact or both_integers or not numbers:
             return bool(got == wanted)
-        if isinstance(got, int) and isinstance(wanted, int):
-            return got == wanted
         try:
             return self.closeness.accepts(float(got), float(wanted))
         except OverflowError:  # an int beyond the range of floats

@@ -156,12 +156,13 @@ async def _execute_other(
 
 
 def _execution(cell: Cell) -> dict[str, Any]:
-    error = None
+    error, value = None, cell.value
     if cell.error:
         first = cell.error[0]
         text = "".join(first.traceback)
         error = {"name": first.ename, "value": first.evalue, "traceback": text}
-    return _form(cell.value, cell.stdout, cell.stderr, error)
+        value = NO_REWARD if first.ename == LEFT[0] else value
+    return _form(value, cell.stdout, cell.stderr, error)
 
 
 def _cut_short(ended: Ended) -> dict[str, Any]:

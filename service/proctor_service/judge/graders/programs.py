@@ -49,6 +49,10 @@ _NO_CASE = StdioCase(stdout="")
 _STDOUT_AT_LEAST = 1 << 20
 _STDOUT_TIMES = 4
 _SHOWN_CHARACTERS = 200
+_LEFT = "the program left before its end"
+_LEFT_TESTS = (
+    "the program exited before the end of its tests; an exit of the tests themselves is early, too"
+)
 _SHORT_BYTES = 32_768  # largest output compared in the event loop, in a few ms
 
 
@@ -140,7 +144,7 @@ async def judge_exec(
         proof = end if program.argv is None else f"{end}\n"  # a launcher's file, changed by it
         said.forged = said.forged or said.reached not in (None, proof)
         if verdict == "passed" and (said.forged or said.reached is None):
-            verdict, text = "early_exit", "the program left before its end"
+            verdict, text = "early_exit", _LEFT if parts is None else _LEFT_TESTS
         evidence = verdicts.evidence(finished, said, verdict)
         if program.argv is not None:
             evidence["unreported"] = ""  # its launcher runs beside the submission

@@ -48,8 +48,12 @@ _JUNIT_JARS = (
     "junit-platform-commons", "junit-platform-engine", "junit-platform-launcher", "opentest4j",
 )  # fmt: skip
 _JUNIT_TEST = re.compile(
-    r"@(?:\w+\.)*(?:Test|ParameterizedTest|RepeatedTest|TestFactory|TestTemplate|Nested)\b"
-)  # `@Test`, `@org.junit.jupiter.api.Test`
+    r"@\s*(?:\w+\s*\.\s*)*(?:Test|ParameterizedTest|RepeatedTest|TestFactory|TestTemplate|Nested)\b"
+)  # `@Test`, `@ Test`, `@org.junit.jupiter.api.Test`
+_JUNIT_4 = re.compile(
+    r"(?:^[ \t]*import\s+(?:static\s+)?|@\s*)(?:org\.junit\.(?!(?:jupiter|platform)\b)|junit\.framework\.)",
+    re.MULTILINE,
+)  # `import org.junit.Test;`
 _JAVA_CLASS = re.compile(r"\b(?:class|record)\s+\w")  # `class SolutionTest`
 _JEST_TEST = re.compile(r"\b(?:[fx]?it|x?test)\b")
 _JEST_TEST_FILE = re.compile(r"(?:^|/)__tests__/|\.(?:test|spec)\.[cm]?[jt]sx?$")
@@ -191,14 +195,21 @@ def _junit(
     files = _together(others, None, place, source, tests)
     if not any(_JUNIT_TEST.search(_code(text)) for text in tests.values()):
         raise InvalidTask("no file of the grader has a test of JUnit Jupiter")
+    for path, text in tests.items():
+        if path.endswith(".java") and _JUNIT_4.search(_code(text)):
+            raise InvalidTask(f"{path} needs JUnit 4, and the runner junit has JUnit Jupiter alone")
     # A class may have its tests from another file: by inheritance, or an annotation of its own.
     classes = [
         _class_of(path, text)
         for path, text in tests.items()
         if path.endswith(".java") and _JAVA_CLASS.search(_code(text))
     ]
-    names = ", ".join(map(json.dumps, classes))
-    files[f"{name}/{name}.java"] = launcher_text("junit.java", name, CLASSES=names)
+    files[f"{name}/{name}.java"] = launcher_text(
+        "junit.java",
+        name,
+        CLASSES=", ".join(map(json.dumps, classes)),
+        FILES=", ".join(json.dumps(path.rpartition("/")[2]) for path in tests),
+    )
     jars = ":".join(f"{_JUNIT_FOLDER}/{jar}.jar" for jar in _JUNIT_JARS)
     sources = sorted(path for path in files if path.endswith(".java"))
     compiler = (

@@ -22,6 +22,7 @@ from proctor_service.judge.joining import (
     RUST_INNER,
     RUST_USE,
     go_setup,
+    joined,
     without_repeated,
 )
 from proctor_service.judge.submission import Judgement
@@ -33,7 +34,10 @@ NAME = "PROCTOR_NAME"
 _TEST_FILE = re.compile(r"\b(?:tests|launcher|program)\b")
 _GO_MAIN = re.compile(r"^func[ \t]+main[ \t]*\([ \t]*\)", re.MULTILINE)
 _RUST_MAIN = re.compile(r"^(?:pub(?:\([a-z]+\))?[ \t]+)?fn[ \t]+main\b", re.MULTILINE)
-_JVM_PACKAGE = re.compile(r"^[ \t]*package[ \t]+([\w.]+)", re.MULTILINE)
+_JVM_PACKAGE = re.compile(r"^[ \t]*package[ \t]+(?!object\b)([\w.]+)[ \t]*;?", re.MULTILINE)
+"""Matches `package com.example;`."""
+_PHP_NAMESPACE = re.compile(r"^[ \t]*namespace\b(?:[ \t]+([\w\\]+)[ \t]*;)?", re.MULTILINE)
+"""Matches `namespace App;`, and `namespace App {` without its name: a block ends before the tests."""
 _JAVA_TYPE = re.compile(r"\b(?:class|interface|enum|record)\s++((?!\d)[\w$]+)")
 _CSHARP_NAMESPACE = re.compile(r"\bnamespace\s+([\w.]+)")
 _CSHARP_MAIN = re.compile(r"\bMain\s*\(")
@@ -118,6 +122,27 @@ def _interpreted(file: str) -> Callable[[Language, Parts, str], Arranged]:
     return arrange
 
 
+def _php(language: Language, parts: Parts, name: str) -> Arranged:
+    return _interpreted("php.php")(language, _together("php", parts, _PHP_NAMESPACE), name)
+
+
+def _together(language: str, parts: Parts, package: re.Pattern[str]) -> Parts:
+    """Put setup and tests into the completion's package, where they would be as one file.
+
+    They stay apart if they have a package themselves, or name the completion's.
+    """
+    found = package.search(parts.completion)
+    if found is None or found[1] is None:
+        return parts
+    names_it = re.compile(rf"(?<![\w.]){re.escape(found[1])}\s*[.\\]")
+
+    def put(text: str) -> str:
+        stays = not text.strip() or package.search(text) or names_it.search(text)
+        return text if stays else joined(language, found[0].strip(), text)
+
+    return replace(parts, setup=put(parts.setup), tests=put(parts.tests))
+
+
 def _javascript(language: Language, parts: Parts, name: str) -> Arranged:
     """Leave out of the completion what the setup has required by the same line: they share a scope."""
     completion = without_repeated(parts.completion, parts.setup, REQUIRE)
@@ -196,6 +221,7 @@ def _rust(language: Language, parts: Parts, name: str) -> Arranged:
 
 def _java(language: Language, parts: Parts, name: str) -> Arranged:
     assert language.compile is not None
+    parts = _together("java", parts, _JVM_PACKAGE)
     made = {}
     for folder, text in (
         ("setup", parts.setup),
@@ -212,6 +238,7 @@ def _java(language: Language, parts: Parts, name: str) -> Arranged:
 
 def _kotlin(language: Language, parts: Parts, name: str) -> Arranged:
     assert language.compile is not None
+    parts = _together("kotlin", parts, _JVM_PACKAGE)
     package = _JVM_PACKAGE.search(parts.tests)
     prefix = "" if package is None else f"{package[1]}."
     made = {
@@ -226,6 +253,7 @@ def _kotlin(language: Language, parts: Parts, name: str) -> Arranged:
 
 def _scala(language: Language, parts: Parts, name: str) -> Arranged:
     assert language.compile is not None
+    parts = _together("scala", parts, _JVM_PACKAGE)
     main = scala_main(parts.tests)
     made = {
         "launcher.scala": launcher_text("scala.scala", name, MAIN=main),
@@ -265,7 +293,7 @@ _ARRANGE: Mapping[Launcher, Callable[[Language, Parts, str], Arranged]] = {
     "kotlin": _kotlin,
     "lua": _interpreted("lua.lua"),
     "perl": _interpreted("perl.pl"),
-    "php": _interpreted("php.php"),
+    "php": _php,
     "r": _interpreted("r.R"),
     "ruby": _interpreted("ruby.rb"),
     "rust": _rust,

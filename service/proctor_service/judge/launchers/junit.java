@@ -17,6 +17,7 @@ import org.junit.platform.launcher.core.LauncherDiscoveryRequestBuilder;
 import org.junit.platform.launcher.core.LauncherFactory;
 
 public class PROCTOR_NAME implements TestExecutionListener {
+    private static final List<String> FILES = List.of(PROCTOR_FILES);
     private final StringBuilder report = new StringBuilder();
 
     public static void main(String[] arguments) throws Throwable {
@@ -45,8 +46,19 @@ public class PROCTOR_NAME implements TestExecutionListener {
     @Override
     public void executionFinished(TestIdentifier identifier, TestExecutionResult result) {
         boolean failed = result.getStatus() != TestExecutionResult.Status.SUCCESSFUL;
+        boolean skipped = result.getStatus() == TestExecutionResult.Status.ABORTED && isOfTests(result.getThrowable().get());
         if (failed && result.getThrowable().isPresent()) result.getThrowable().get().printStackTrace();
-        if (failed || identifier.isTest()) add(failed ? "failed" : "passed", identifier);
+        if (failed || identifier.isTest()) add(skipped ? "skipped" : failed ? "failed" : "passed", identifier);
+    }
+
+    /** Tell whether a class of the grader made the assumption: a test that the submission skips has failed. */
+    private static boolean isOfTests(Throwable aborted) {
+        for (StackTraceElement frame : aborted.getStackTrace()) {
+            String name = frame.getClassName();
+            if (!name.startsWith("org.junit.") && !name.startsWith("org.opentest4j."))
+                return FILES.contains(frame.getFileName());
+        }
+        return false;
     }
 
     private void add(String outcome, TestIdentifier identifier) {

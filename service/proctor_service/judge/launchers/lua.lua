@@ -5,7 +5,7 @@ local function read(name)
   local file = assert(open(name, "rb"))
   local text = file:read("a")
   file:close()
-  return text
+  return (text:gsub("^#[^\n]*", ""))  -- as Lua reads a file: `#!/usr/bin/lua`
 end
 local word = read(place)
 local function write(text)
