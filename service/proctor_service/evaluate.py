@@ -150,7 +150,7 @@ class Evaluator:
         try:
             sandboxes = self._backend.within(submission.environment)
             asked = self._queue.clock()
-            timed = replace(submission, deadline=item.deadline)
+            timed = replace(submission, deadline=item.deadline, asked_at=asked)
             judge = partial(self._judge, timed, sandboxes)
             whose = (item.tenant, item.job)
             PAYER.set(whose)

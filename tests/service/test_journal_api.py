@@ -311,7 +311,7 @@ def test_a_replay_judges_the_same_again_and_is_not_recorded(world: World, judge:
     assert (found.id, found.same) == (id_, True)
     assert (found.recorded.verdict, found.replayed.verdict) == ("passed", "passed")
     again = judge.seen[-1]
-    assert replace(again, deadline=original.deadline) == original
+    assert replace(again, deadline=original.deadline, asked_at=original.asked_at) == original
     assert again is not original  # judged, not remembered
     world.written()
     assert len(world.ids(limit=500)) == count

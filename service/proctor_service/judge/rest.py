@@ -14,12 +14,13 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from proctor_client.wire import MAX_FAILURES, AssertsGrader, CallsGrader, Failure, Grader
-from proctor_service.errors import InvalidTask
+from proctor_service.errors import DeadlinePassed, InvalidTask
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Limits, Sandboxes, Usage
 
 T = TypeVar("T")
 _SPARE_SECONDS = 0.5  # between the end of further tests and the item's deadline
+_OWN_PART = 0.5  # of the time up to the deadline
 
 
 @dataclass(slots=True)
@@ -41,16 +42,19 @@ class Wasted:
     async def in_time(self, work: Awaitable[T], *, is_decided: bool = False) -> T | None:
         """Return the result of further tests; None if the deadline comes first and they do not count.
 
-        They do not count if the reward is decided without them, or if a limit ended an earlier test:
-        the deadline spares no program that has used up a limit of its own.
+        They do not count if the reward is decided without them, or if half of the time up to the
+        deadline was the submission's own, in tests that a limit ended. Raises DeadlinePassed if the
+        service is what took the time.
         """
-        deadline = self.submission.deadline
+        asked_at, deadline = self.submission.asked_at, self.submission.deadline
         if not (self.seconds or is_decided) or math.isinf(deadline):
             return await work
         try:
             async with asyncio.timeout(deadline - time.monotonic() - _SPARE_SECONDS):
                 return await work
         except TimeoutError:
+            if not is_decided and self.seconds < _OWN_PART * (deadline - asked_at):
+                raise DeadlinePassed("the deadline passed while it was judged") from None
             return None
 
 

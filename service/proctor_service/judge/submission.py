@@ -35,7 +35,7 @@ class Submission:
     """Code to judge, already extracted from its completion, with its grader and limits.
 
     `state`: the files of a stateful sandbox (`StatefulSandbox.snapshot`), restored before `files`.
-    `deadline`: end of its item, by the monotonic clock.
+    `asked_at` and `deadline`: beginning and end of its item, by the monotonic clock.
     """
 
     source: str
@@ -48,6 +48,7 @@ class Submission:
     environment: str = DEFAULT
     negative_control: NegativeControl = "signal"
     deadline: float = math.inf
+    asked_at: float = -math.inf
     compiler: Compiler | None = None
 
 

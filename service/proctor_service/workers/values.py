@@ -125,6 +125,7 @@ def submission_values(submission: Submission, graders: Graders) -> Values:
         submission.environment,
         submission.negative_control,
         submission.deadline,
+        submission.asked_at,
         compiler_values(submission.compiler),
     )
 
