@@ -51,7 +51,12 @@ class Judge:
 
 def rest(asked: Submission) -> tuple[Judge, Judgement]:
     judge = Judge()
-    return judge, asyncio.run(with_rest(judge, asked, SANDBOXES))
+
+    async def judged() -> Judgement:
+        first = await judge(asked, SANDBOXES)
+        return await with_rest(judge, asked, SANDBOXES, first)
+
+    return judge, asyncio.run(judged())
 
 
 def test_later_tests_run_in_a_fresh_sandbox_with_what_is_left_of_the_time() -> None:

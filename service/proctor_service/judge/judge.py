@@ -76,7 +76,9 @@ class Judge:
         analysis = await self._analysed(grader) if isinstance(grader, AssertsGrader) else None
         integrity = integrity_of(grader) if analysis is None else analysis.level
         try:
-            judgement = await with_rest(self._by_grader, submission, backend)
+            judgement = await self._by_grader(submission, backend)
+            if judgement.limited is not None:
+                judgement = await with_rest(self._by_grader, submission, backend, judgement)
         except Unfit as unfit:
             judgement = unfit.judgement
         except (JobTooLong, ValueTooLarge):

@@ -61,14 +61,15 @@ class Wasted:
 Judge = Callable[[Submission, Sandboxes], Awaitable[Judgement]]
 
 
-async def with_rest(judge: Judge, submission: Submission, backend: Sandboxes) -> Judgement:
+async def with_rest(
+    judge: Judge, submission: Submission, backend: Sandboxes, judged: Judgement
+) -> Judgement:
     """Return the judgement of all tests, each in a sandbox that no earlier test has used up.
 
-    With the scoring `all`, nothing runs after the first test that a limit ended.
+    `judged`: the judgement of the tests up to one that a limit ended. With the scoring `all`, nothing
+    runs after it.
     """
-    judged = whole = await judge(submission, backend)
-    if judged.limited is None:
-        return judged
+    whole = judged
     wasted, first = Wasted(submission), 0
     limits = submission.limits
     limits = replace(
