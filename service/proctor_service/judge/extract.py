@@ -25,11 +25,11 @@ _TOKEN = r"<[|｜][^<>|｜\s]{1,40}+[|｜]>"
 _FIRST = re.compile(rf"\s*+(?:(?:{_TOKEN}|<s>|<bos>)(?:\w{{1,40}}+(?=\n|{_TOKEN}))?|\ufeff)++\n?|")
 # "</think>", before a quote a mention; "<|assistant|>" or "<|im_start|>assistant", behind one a mention.
 _END_OF_THOUGHTS = re.compile(
-    r"(?im)<(?:/think>(?![\"'\\]|`(?!``))([ \t]*+$)?|((?<![\"'`]<)[|｜](?:[^<>\s]{1,40}+>)?assistant\b))"
+    r"(?im)<(?:/think>(?![\"'\\]|`(?!``))([ \t]*+$)?|([|｜](?<![\"'`]<.)(?:[^<>\s]{1,40}+>)?assistant\b))"
 )
 # Of the prompts of MBPP and Code Llama, at the begin of a line: "[BEGIN]", "[PYTHON] def f():"; "[DONE]".
 _BEGIN = re.compile(r"\[(?:BEGIN|PYTHON)\][ \t]*+(?:\n|\Z|(?=[\w@#]))")
-_END = re.compile(r"(\[/PYTHON\])|\[DONE\](?=[ \t]*+$)", re.M)
+_END = re.compile(r"\[(?:(/PYTHON\])|DONE\](?=[ \t]*+$))", re.M)
 
 
 def extract(
