@@ -12,7 +12,7 @@ TAIL_CHARACTERS = 200
 # The special tokens at the end, read backwards: from the front, the time would be quadratic in the
 # length of white space, which the policy chooses.
 _REVERSED_END = re.compile(
-    r"\s*+(?:(?:>\|[^<>|\s]{1,40}+\|<|>｜[^<>｜\s]{1,40}+｜<|>s/<|>soe<|>dap<|>nrut_fo_dne<|\]DAP\[)\s*+)++"
+    r"\s*+(?:(?:>\|[^<>|\s]{1,40}+\|<|>｜[^<>｜\s]{1,40}+｜<|>s/<|>soe<|>dap<|>knu<|>nrut_fo_dne<|\]DAP\[)\s*+)++"
 )
 
 

@@ -45,6 +45,8 @@ XML = {
     "unclosed, in a fence": (f"<answer>\n```python\n{CODE}\n", CODE),
     "unclosed after a whole one": (f"<answer>a = 1</answer> and <answer>{CODE}", CODE),
     "unclosed and empty": (f"<answer>{CODE}</answer> <answer>\n", CODE),
+    "cut within the closing tag": (f"<answer>{CODE}\n</answ", CODE),
+    "cut at the begin of the closing tag": (f"<answer>\n```\n{CODE}\n```\n</", CODE),
     "closed, never opened": (f"{CODE}</answer>", None),
     "empty": ("<answer></answer>", None),
     "blank": ("<answer> \n </answer>", None),
@@ -69,7 +71,9 @@ FENCE = {
     "the end forgotten": (f"```python\na = 1\n\n```python\n{CODE}\n```", CODE),
     "a stray fence after": (f"```python\n{CODE}\n```\n```\n", CODE),
     "an empty block after": (f"```python\n{CODE}\n```\n```python\n```", CODE),
-    "windows lines": ("```python\r\na = 1\r\nb = 2\r\n```\r\n", "a = 1\r\nb = 2"),
+    "windows lines": ("```python\r\na = 1\r\nb = 2\r\n```\r\n", "a = 1\nb = 2"),
+    "versions of the language": (f"```py3.11\na = 1\n```\n```Python3.12\n{CODE}\n```", CODE),
+    "a number for a name": (f"```1\na = 1\n```\n```python\n{CODE}\n```", CODE),
     "longer": (f"````python\n{CODE}\n# ```\n````", f"{CODE}\n# ```"),
     "tildes": (f"~~~python\n{CODE}\n~~~", CODE),
     "tildes hold backticks": (f"~~~python\n{CODE}\n```\n~~~", f"{CODE}\n```"),
@@ -140,7 +144,12 @@ AUTO = {
     "empty": ("", None),
     "a null byte": ("x = 1\0", None),
     "a lone surrogate": ("x = '\ud800'", None),
-    "windows lines": ("a = 1\r\nb = 2",) * 2,
+    "windows lines": ("a = 1\r\nb = 2", "a = 1\nb = 2"),
+    "a tag that the prompt opened": (f"{CODE}\n</answer>", CODE),
+    "a tag that the prompt opened, around a block": (f"```\n{CODE}\n```\n</answer>", CODE),
+    "prose before a closing tag": ("I cannot solve this.\n</answer>", None),
+    "a closing tag in a string": ('print("</answer>")',) * 2,
+    "a role in a string": ('print("<|im_start|>assistant")',) * 2,
 }
 
 
@@ -170,6 +179,7 @@ def test_auto_finds_what_the_single_rules_find(table: dict[str, tuple[str, str |
 
 
 DRAFT = "```python\ndraft = 1\n```"
+FINAL = "<|end|><|start|>assistant<|channel|>final<|message|>"
 THOUGHTS = {
     "bare code behind": (f"<think>\nEasy.\n</think>\n\n{CODE}\n", CODE),
     "code directly behind": (f"<think>Easy.</think>{CODE}", CODE),
@@ -196,6 +206,17 @@ THOUGHTS = {
         'So:\n```python\nT = """\n<think>\n{}\n</think>\n"""\n```',
         'T = """\n<think>\n{}\n</think>\n"""',
     ),
+    "thoughts within an answer": (f"<answer><think>a</think>\n{CODE}\n</answer>", CODE),
+    "a role before the section": (f"<|im_start|>assistant\n<think>a</think>{CODE}", CODE),
+    "a channel of thoughts": (f"<|channel|>analysis<|message|>\n{DRAFT}{FINAL}{CODE}", CODE),
+    "a block behind a channel": (f"<|message|>\n{DRAFT}{FINAL}```python\n{CODE}\n```", CODE),
+    "an unclosed draft in a channel": (f"{DRAFT[:-3]}{FINAL}```python\n{CODE}\n```", CODE),
+    "a channel of thoughts before prose": (f"{DRAFT}{FINAL}I don't know.", None),
+    "a block that holds a role": (
+        'So:\n```python\nT = """\n<|im_start|>assistant\n"""\n```',
+        'T = """\n<|im_start|>assistant\n"""',
+    ),
+    "a role in quotes behind a block": (f"```\n{CODE}\n```\nNo `<|im_start|>assistant`.", CODE),
     "an unclosed section": (f"<think>\nSo:\n```python\n{CODE}\n```\nOr", CODE),
 }
 
@@ -228,12 +249,23 @@ MARKERS = {
     "a fence in the prompt": f"python\n{CODE}",
     "a block between markers": f"[BEGIN]\n```python\n{CODE}\n```\n[DONE]",
     "thoughts before a marker": f"<think>a</think>\n[PYTHON]\n{CODE}\n[/PYTHON]",
+    "indented markers": f"  [BEGIN]\n{CODE}\n  [DONE]",
+    "a role": f"<|im_start|>assistant\n{CODE}",
+    "a role between tokens": f"<|start_header_id|>assistant<|end_header_id|>\n\n{CODE}",
+    "a token for the role": f"<|user|>\nDo it.<|assistant|>\n{CODE}",
+    "a channel": f"<|channel|>final<|message|>{CODE}",
+    "the prompt and a role": f"<|im_start|>user\nx = 1<|im_end|>\n<|im_start|>assistant\n{CODE}",
 }
 
 
 @pytest.mark.parametrize("name", MARKERS)
 def test_markers_of_prompts_are_no_code(name: str) -> None:
     assert extract(MARKERS[name], "auto") == CODE
+
+
+@pytest.mark.parametrize("name", MARKERS)
+def test_lines_may_end_as_on_windows(name: str) -> None:
+    assert extract(MARKERS[name].replace("\n", "\r\n"), "auto") == CODE
 
 
 @pytest.mark.parametrize("code", ["states = [DONE]\nprint(states)", "x = [\n    DONE]\nprint(x)"])
@@ -278,6 +310,8 @@ CONTINUED = {
     "behind thoughts": ("<think>a</think>    return n", "    return n"),
     "in a block": ("Go on:\n```python\n    return n\n```\n", "    return n\n"),
     "blank": (" \n", None),
+    "windows lines": ("    x = n\r\n    return x\r\n", "    x = n\n    return x\n"),
+    "before a closing tag": ("    return n\n</answer>", "    return n\n"),
 }
 
 
@@ -297,6 +331,7 @@ SPECIAL_TOKENS = [
     "<|end▁of▁sentence|>",
     "<｜end▁of▁sentence｜>",
     "<|im_end|>\n<|endoftext|>\n",
+    "</s><unk><unk>",
 ]
 
 
@@ -326,6 +361,9 @@ def test_a_blank_text_holds_no_code_in_any_mode() -> None:
     ("fence", "language", "found"),
     [
         ("c++", "cpp", True),
+        ("C++17", "cpp", True),
+        ("cpp20", "cpp", True),
+        ("c11", "cpp", False),
         ("cpp", "cpp", True),
         ("", "cpp", True),
         ("js", "javascript", True),
@@ -379,6 +417,16 @@ LONG = {
 }
 
 
+WRAPPED = [
+    "```python\n{}\n```",
+    "It is so.\n```python\n{}\n```\nThat is all.",
+    "<think>It is so.</think>\n{}",
+    "<answer>\n{}\n</answer>",
+    "{}\n```\nThat is all.",
+    "[BEGIN]\n{}\n[DONE]",
+]
+
+
 @pytest.mark.parametrize("name", LONG)
 def test_a_long_program_is_one(name: str) -> None:
     assert extract(LONG[name], "auto") == LONG[name].strip()
@@ -390,6 +438,13 @@ def test_a_block_behind_a_long_text_is_found(name: str) -> None:
     assert extract(padding, "auto") is None
     assert extract(f"{padding}```python\n{LONG[name]}\n```", "auto") == LONG[name].strip()
     assert extract(f"{CODE}\n{padding}", "auto") is None
+
+
+@pytest.mark.parametrize("name", sorted(LONG.keys() - {"a fence in a docstring"}))
+@pytest.mark.parametrize("wrapped", WRAPPED)
+def test_what_is_around_a_long_program_is_cut(name: str, wrapped: str) -> None:
+    for code in (LONG[name].strip(), f"{CODE}\n{LONG[name].removesuffix(CODE).strip()}"):
+        assert extract(wrapped.format(code), "auto") == code
 
 
 async def test_a_long_text_is_read_in_a_thread() -> None:
@@ -423,6 +478,11 @@ HOSTILE = {
     "calls": "x = f(1)\n" * 20_000 + "x = (",
     "quotes": 'x = """\n' * 20_000,
     "blanks before thoughts": "\n".join(" " * 2_000 for _ in range(500)),
+    "roles": "<|a|>assistant\n" * 20_000,
+    "headers": "<|a|>x" * 50_000,
+    "begins of closing tags": "</" * 200_000,
+    "digits": "```" + "1" * 400_000,
+    "marks of two kinds": "```\n~~~\n" * 20_000,
     "a fence for each tag": "<answer>```python\nx = 1\n```</answer>\n" * 10_000,
 }
 

@@ -15,26 +15,21 @@ from proctor_service.judge import other_texts, python_texts
 from proctor_service.judge.fences import OPENED, blocks_of, fences_of, first_end, is_unpaired, tidy
 from proctor_service.settings.languages import LANGUAGES, PYTHON, PYTHON_ALIASES
 
-_TAGGED = ExtractRule(tags=["answer"])
-_RULES = {
-    "auto": _TAGGED,
-    "xml": _TAGGED,
-    "fence": ExtractRule(),
-    "none": ExtractRule(fence="none"),
-}
-_COMPARED_BLOCKS = 8
-_LONGEST_EXAMPLE = 16 * 1024
+_TAGGED, _FENCED = ExtractRule(tags=["answer"]), ExtractRule()
+_RULES = {"auto": _TAGGED, "xml": _TAGGED, "fence": _FENCED, "none": ExtractRule(fence="none")}
+_ALIASES = {PYTHON: PYTHON_ALIASES} | {name: each.aliases for name, each in LANGUAGES.items()}
+_COMPARED_BLOCKS, _LONGEST_EXAMPLE = 8, 16 * 1024
 
-_INK = re.compile(r"\S")
-_FIRST_TOKENS = re.compile(r"\s*+(?:<[|｜][^<>|｜\s]{1,40}+[|｜]>|<s>|<bos>|\ufeff)++\n?")
-# "</think>" at the begin or the end of a line, or after "<think>" at the begin; before a quote a mention.
-_END_OF_THOUGHTS = re.compile(r"(^[ \t]*+)?</think>(?![\"'\\]|`(?!``))([ \t]*+$)?", re.I | re.M)
-# Lines of the prompts of MBPP and Code Llama: "[BEGIN]", "[DONE]"; a text may begin with "[PYTHON] def f():".
-_BEGIN = re.compile(
-    r"^[ \t]*+\[(?:BEGIN|PYTHON)\][ \t]*+(?:\n|\Z)|\A\s*+\[(?:BEGIN|PYTHON)\][ \t]*+(?=[\w@#])",
-    re.M,
+_TOKEN = r"<[|｜][^<>|｜\s]{1,40}+[|｜]>"
+# "<s>", "<|im_start|>assistant\n", "<|channel|>final<|message|>".
+_FIRST = re.compile(rf"\s*+(?:(?:{_TOKEN}|<s>|<bos>)(?:\w{{1,40}}+(?=\n|{_TOKEN}))?|\ufeff)++\n?|")
+# "</think>", before a quote a mention; "<|assistant|>" or "<|im_start|>assistant", behind one a mention.
+_END_OF_THOUGHTS = re.compile(
+    r"(?im)<(?:/think>(?![\"'\\]|`(?!``))([ \t]*+$)?|([|｜](?<![\"'`]<.)(?:[^<>\s]{1,40}+>)?assistant\b))"
 )
-_END = re.compile(r"^[ \t]*+\[DONE\][ \t]*+$|\[/PYTHON\]", re.M)
+# Of the prompts of MBPP and Code Llama, at the begin of a line: "[BEGIN]", "[PYTHON] def f():"; "[DONE]".
+_BEGIN = re.compile(r"\[(?:BEGIN|PYTHON)\][ \t]*+(?:\n|\Z|(?=[\w@#]))")
+_END = re.compile(r"\[(?:(/PYTHON\])|DONE\](?=[ \t]*+$))", re.M)
 
 
 def extract(
@@ -47,50 +42,63 @@ def extract(
     """
     is_auto, chosen = rule == "auto", _RULES[rule] if isinstance(rule, str) else rule
     if not chosen.tags and chosen.fence == "none":
-        return text if _INK.search(text) else None
+        return text if text.strip() else None
     texts = python_texts if language == PYTHON else other_texts
-    text, answer = without_special_tokens(text), answer_of(text, language)
+    text = _plain(text, chosen.tags)
+    answer = _cut(_without_thoughts(text), language)
     tagged = _last_tagged(answer, chosen.tags) if chosen.tags else None
     wholes = ([_cut(text, language), answer] if is_auto else []) + ([tagged] if tagged else [])
     found = next(filter(texts.is_program, dict.fromkeys(wholes)), None)
     if found is None and (tagged or is_auto or not chosen.tags):
         found = _block(tagged or answer, language, chosen.fence) or tagged
     if found is None and is_auto and next(fences_of(answer), None) is None:
-        is_code = language != PYTHON and texts.begins_as_code(answer)
-        found = answer if continues or is_code else None
-    if found is None or not _INK.search(found):
+        found = answer if continues or texts.begins_as_code(answer) else None
+    if not found or found.isspace():
         return None
     return found if continues else tidy(found)
 
 
 def answer_of(text: str, language: str = PYTHON) -> str:
     """Return a completion without what is no answer: special tokens, thoughts, markers of prompts."""
-    return _cut(_without_thoughts(without_special_tokens(text)), language)
+    return _cut(_without_thoughts(_plain(text)), language)
+
+
+def _plain(text: str, tags: Sequence[str] = ()) -> str:
+    """Return a text in Unix's lines, without special tokens and a closing tag, whole or cut, at its end."""
+    text = without_special_tokens(text.replace("\r\n", "\n"))
+    before, mark, name = text.rstrip().rpartition("</")
+    is_tag = mark and any(f"{tag}>".lower().startswith(name.lower()) for tag in tags)
+    return before if is_tag else text
+
+
+def _begins_line(text: str, place: int) -> bool:
+    return text[max(0, place - 100) : place].rstrip(" \t")[-1:] in ("", "\n")
 
 
 def _cut(text: str, language: str) -> str:
     """Return what is between the markers of prompts, without special tokens and a fence's name before it."""
-    first = _FIRST_TOKENS.match(text)
-    begin, end = first.end() if first else 0, _END.search(text)
-    text = text[begin : end.start() if end else None]
-    for each in deque(_BEGIN.finditer(text), 1):
-        text = text[each.end() :]
+    text = _FIRST.sub("", text, count=1)
+    places = ((each.start(), each[1]) for each in _END.finditer(text))
+    text = text[: next((at for at, in_line in places if in_line or _begins_line(text, at)), None)]
+    begins = [each.end() for each in _BEGIN.finditer(text) if _begins_line(text, each.start())]
+    text = text[begins[-1] if begins else 0 :]
     name, _, rest = text.partition("\n")
-    return rest if name.strip().lower() in _names(language) else text
+    return rest if name.strip().lower() in (language, *_ALIASES.get(language, ())) else text
 
 
 def _without_thoughts(text: str) -> str:
-    opened = text.lstrip()[:7].lower() == "<think>"
-    ends = [tag.end() for tag in _END_OF_THOUGHTS.finditer(text) if opened or tag.lastindex][-4:]
-    for end in reversed(ends):
-        if not (is_unpaired(text[:end]) and is_unpaired(text[end:])):  # else the tag is in a block
-            return text[end:]
-    return text
+    begin, ends = _FIRST.sub("", text, count=1).lstrip()[:7].lower(), deque[int](maxlen=4)
+    for tag in _END_OF_THOUGHTS.finditer(text):
+        if begin == "<think>" or tag.lastindex or _begins_line(text, tag.start()):
+            ends.append(tag.start() if tag[2] else tag.end())
+    parts = ((text[:end], text[end:]) for end in reversed(ends))
+    kept = (rest for head, rest in parts if not (is_unpaired(head) and is_unpaired(rest)))
+    return next(kept, text)  # of the others, the tag is in a block
 
 
 def _last_tagged(text: str, tags: Sequence[str]) -> str | None:
     """Return what is in the last tag with anything in it; that one may be unclosed."""
-    begin, opened, found = 0, "", None
+    begin, opened, found = 0, "", ""
     for tag in re.finditer(rf"<(/?)({'|'.join(map(re.escape, tags))})>", text, re.I):
         before, after = text[tag.start() - 1 : tag.start()], text[tag.end() : tag.end() + 1]
         if before == after and before in ("'", '"', "`"):  # a mention
@@ -98,31 +106,24 @@ def _last_tagged(text: str, tags: Sequence[str]) -> str | None:
         if not tag[1]:
             begin, opened = tag.end(), tag[2].lower()
         elif opened == tag[2].lower():
-            found = slice(begin, tag.start()) if _INK.search(text, begin, tag.start()) else found
-            opened = ""
-    if opened and _INK.search(text, begin):
-        found = slice(begin, None)
-    return None if found is None else text[found]
-
-
-def _names(language: str) -> frozenset[str]:
-    aliases = LANGUAGES[language].aliases if language in LANGUAGES else ()
-    return frozenset((language, *(PYTHON_ALIASES if language == PYTHON else aliases)))
+            inner, opened = text[begin : tag.start()], ""
+            found = inner if inner.strip() else found
+    return text[begin:] if opened and text[begin:].strip() else found or None
 
 
 def _block(text: str, language: str, which: str) -> str | None:
-    """Return the block with the language's name, or else one without a name; the prompt may have opened it.
-
-    Of the last ones, outputs and examples are passed over.
-    """
+    """Return a block with the language's name, or else one without, but for outputs and examples."""
     texts = python_texts if language == PYTHON else other_texts
     end, opened = first_end(text), None
     if end is not None and texts.begins_as_code(text[: end.end]):
-        rest = text[end.body :]  # behind a fence that opens a block, and never ends it, is code
+        rest = text[
+            end.body :
+        ]  # the prompt opened a block, unless it opens one here: code and no end
         opened = OPENED if next(fences_of(rest), None) or not texts.begins_as_code(rest) else None
     last = {named: deque[tuple[int, bool, str]](maxlen=_COMPARED_BLOCKS) for named in (True, False)}
     first: dict[bool, str] = {}
-    for place, (name, code) in enumerate(blocks_of(text, _names(language), opened)):
+    names = frozenset((language, *_ALIASES.get(language, ())))
+    for place, (name, code) in enumerate(blocks_of(text, names, opened)):
         last[bool(name)].append((place, bool(name), code))
         first.setdefault(bool(name), code)
     if which != "last":

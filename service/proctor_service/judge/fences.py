@@ -8,11 +8,9 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import NamedTuple
 
-# A line with a run of three marks or more: "  ```python", "return x```".
-_LINE = re.compile(r"^((?:[^\n`~]++|`{1,2}(?!`)|~{1,2}(?!~))*+)(`{3,}+|~{3,}+)([^\n]*+)", re.M)
-_LANGUAGE = re.compile(r"[\s{.]*((?:\w[\w+#-]*)?)")  # " python", "{.python}", "c++"
+_MARK = re.compile(r"([`~])\1{2,}+")  # "```", "~~~~"
+_LANGUAGE = re.compile(r"[\s{.]*((?:\w[\w+#-]*)?)")  # " python", "{.python}", "c++17"
 _INFO_OF_LATE_FENCE = re.compile(r"[\w+#.-]*\s*")
-_INK = re.compile(r"\S")
 _INDENTED = re.compile(r"(?:\s*\n)?[ \t]{1,100}\S")  # "\n\n  x"
 
 
@@ -42,16 +40,20 @@ OPENED = Fence("```", "", False, False, "", end=0, body=0)  # the prompt ends wi
 
 def fences_of(text: str) -> Iterator[Fence]:
     """Yield the fences, at most one a line."""
-    for line in _LINE.finditer(text):
-        before, mark, info = line.groups()
+    start = 0
+    while found := _MARK.search(text, start):
+        begin, after = max(start, text.rfind("\n", start, found.start()) + 1), found.end()
+        start = text.find("\n", after) + 1 or len(text) + 1
+        before, mark, info = text[begin : found.start()], found[0], text[after : start - 1]
         is_late = bool(before.strip())
         is_odd = is_late and (mark[0] == "~" or not _INFO_OF_LATE_FENCE.fullmatch(info))
         if is_odd or "```" in info or "~~~" in info:  # a quotation
             continue
-        language = next(_LANGUAGE.finditer(info))[1].lower()
+        named = next(_LANGUAGE.finditer(info))[1].lower()
+        language = named[:1] + named[1:].rstrip("0123456789")  # a version
         is_bare = not language and info[:1] not in tuple("\"'\\") and "#" not in before.lstrip()[:1]
-        end, body = line.start(2 if is_late else 0), min(line.end() + 1, len(text))
-        yield Fence(mark, "" if is_late else before, is_bare, is_late, language, end, body)
+        indent, end = ("", found.start()) if is_late else (before, begin)
+        yield Fence(mark, indent, is_bare, is_late, language, end, min(start, len(text)))
 
 
 def blocks_of(text: str, names: frozenset[str], opened: Fence | None) -> Iterator[tuple[str, str]]:
@@ -62,7 +64,7 @@ def blocks_of(text: str, names: frozenset[str], opened: Fence | None) -> Iterato
         if opened is None or not (closes or (fence is not None and fence.reopens(opened))):
             opened = opened or fence
             continue
-        if opened.language in names | {""} and _INK.search(text, opened.body, end):
+        if opened.language in names | {""} and text[opened.body : end].strip():
             yield opened.language, text[opened.body : end]
         opened = None if closes else fence
 

@@ -8,13 +8,12 @@ from proctor_service.judge.fences import first_end
 
 # "#!/bin/sh", "#include <a>", "<?php", "package main", "import a.b;", 'import "fmt"', "use std::io;".
 _ONLY_CODE = re.compile(
-    r"\s*+(?:#!|#include\b|<\?php|package [\w.]+;?$|(?:import|using|use) [^\n]*[;\"'(]$)", re.M
+    r"(?m)\s*+(?:#!|#include\b|<\?php|package [\w.]++;?$|(?:import|using|use) [^\n]{0,9999}[;\"'(]$)"
 )
 # The first line, but for comments: "It is so.", "**Solution**:", "To double n, I use x;", "$ node a.js".
 _PROSE = re.compile(
-    r"\s*+(?:(?:#(?!!|include\b)|//|--|/?\*)[^\n]*+(?:\s++|\Z))*+(?:[^\n]*[\w)`*][.!?]$|[^\n\w]*[A-Z][^\n]*:$"
-    r"|[^\n\w]*[A-Z][\w']*,? [a-z']+,? [a-z]+\b|(?:\$|%|>>>) |\Z)",
-    re.M,
+    r"(?m)\s*+(?:(?:#(?!!|include\b)|//|--|/?\*)[^\n]*+(?:\s++|\Z))*+(?:[^\n]{0,9999}[\w)`*][.!?]$"
+    r"|[^\n\w]{0,99}[A-Z](?:[^\n]{0,9999}:$|[\w']*+,? [a-z']++,? [a-z]+\b)|(?:\$|%|>>>) |\Z)"
 )
 _SIGN = re.compile(r"[(){}\[\]=;$<>@\"|]|\b(?:echo|print|puts) ")  # "f(x)", "puts 1"
 _COMMENT_OR_STRING = re.compile(
@@ -58,7 +57,8 @@ def is_program(text: str) -> bool:
 
 def begins_as_code(text: str) -> bool:
     """Tell whether a text is code or prose, by its first line and its signs."""
-    return bool(_ONLY_CODE.match(text) or (not _PROSE.match(text) and _SIGN.search(text)))
+    has_signs = not _PROSE.match(text) and _SIGN.search(text, 0, 256 * 1024)
+    return bool(_ONLY_CODE.match(text) or has_signs)
 
 
 def defined_names(block: str) -> frozenset[str]:

@@ -1,7 +1,7 @@
 """Texts in Python: whether one is a program, and whether a block only shows another one.
 
 A parse holds the interpreter's lock, so a long text is parsed in parts of whole statements, and other
-threads run in between. What begins with a statement longer than `LONGEST_STATEMENT` is not parsed.
+threads run in between. From a statement longer than `LONGEST_STATEMENT` on, a text is not parsed.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import ast
 import builtins
 import re
 import sys
+from functools import partial
 
 from proctor_service.judge.fences import tidy
 from proctor_service.judge.syntax import Incomplete, syntax_tree
@@ -24,14 +25,14 @@ _STATEMENT = re.compile(r"^(?!(?:elif|else|except|finally)\b)[^\s#)\]}]", re.M)
 _SESSION = re.compile(r"^(?:>>>|\.\.\.) ?", re.M)  # ">>> f(1)"
 
 
-def is_program(text: str) -> bool:
+def is_program(text: str, *, if_too_long: bool = False) -> bool:
     """Tell whether a text parses and does more than name or compute a value: "Yes" and "42" parse, too."""
     text, start, size, does = tidy(text), 0, PART_CHARACTERS, False
     while start < len(text):
-        following = _STATEMENT.search(text, start + size)
+        following = _STATEMENT.search(text, start + size, start + LONGEST_STATEMENT)
         end = following.start() if following else len(text)
         if end - start > LONGEST_STATEMENT:
-            return True
+            return if_too_long
         try:
             tree = syntax_tree(text[start:end], is_part=end < len(text))
         except Incomplete:
@@ -44,7 +45,7 @@ def is_program(text: str) -> bool:
     return does
 
 
-begins_as_code = is_program
+begins_as_code = partial(is_program, if_too_long=True)
 
 
 def _acts(statement: ast.stmt) -> bool:
