@@ -1,7 +1,4 @@
-"""Extraction of the code in a completion, by one rule that docs/wire.md states in full.
-
-Every step takes time linear in the text, and none holds the interpreter's lock for long.
-"""
+"""Extraction of the code in a completion, in linear time, by one rule that docs/wire.md states in full."""
 
 from __future__ import annotations
 
@@ -45,10 +42,13 @@ def extract(
         return text if text.strip() else None
     texts = python_texts if language == PYTHON else other_texts
     text = _plain(text, chosen.tags)
+    whole = _cut(text, language) if is_auto else None
+    if whole is not None and texts.is_program(whole):
+        return whole if continues else tidy(whole)
     answer = _cut(_without_thoughts(text), language)
     tagged = _last_tagged(answer, chosen.tags) if chosen.tags else None
-    wholes = ([_cut(text, language), answer] if is_auto else []) + ([tagged] if tagged else [])
-    found = next(filter(texts.is_program, dict.fromkeys(wholes)), None)
+    wholes = dict.fromkeys([answer] * is_auto + [tagged] * bool(tagged))
+    found = next((each for each in wholes if each != whole and texts.is_program(each)), None)
     if found is None and (tagged or is_auto or not chosen.tags):
         found = _block(tagged or answer, language, chosen.fence) or tagged
     if found is None and is_auto and next(fences_of(answer), None) is None:
@@ -116,9 +116,7 @@ def _block(text: str, language: str, which: str) -> str | None:
     texts = python_texts if language == PYTHON else other_texts
     end, opened = first_end(text), None
     if end is not None and texts.begins_as_code(text[: end.end]):
-        rest = text[
-            end.body :
-        ]  # the prompt opened a block, unless it opens one here: code and no end
+        rest = text[end.body :]  # the prompt opened a block; else it begins here, and never ends
         opened = OPENED if next(fences_of(rest), None) or not texts.begins_as_code(rest) else None
     last = {named: deque[tuple[int, bool, str]](maxlen=_COMPARED_BLOCKS) for named in (True, False)}
     first: dict[bool, str] = {}
