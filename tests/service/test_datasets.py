@@ -108,7 +108,6 @@ def test_codecontests() -> None:
 @pytest.mark.parametrize(
     "tests",
     [
-        {"tests": [{"stdin": "1", "stdout": "2"}]},
         {"tests": [{"input": "1", "output": "2"}]},
         {"test_cases": [{"input": "1", "output": "2"}]},
         {"inputs": ["1"], "outputs": ["2"]},
@@ -123,9 +122,18 @@ def test_stdio_in_its_many_forms(tmp_path: Path, tests: dict[str, Any]) -> None:
     assert grader == wire.StdioGrader(
         kind="stdio",
         cases=[wire.StdioCase(stdin="1", stdout="2")],
-        compare="tokens",
-        tolerance=0.0,
+        compare="trimmed",
+        tolerance=wire.Tolerance(absolute=1e-8, relative=1e-5),
     )
+
+
+def test_cases_of_the_service_keep_its_comparison(tmp_path: Path) -> None:
+    for name in ("tests", "test_cases"):
+        row = {"id": "a", "solution": "x", name: [{"stdin": "1", "stdout": "2"}]}
+        cases = [wire.StdioCase(stdin="1", stdout="2")]
+        submission = reference(one(tmp_path, "stdio", row))
+        assert submission.grader == wire.StdioGrader(kind="stdio", cases=cases)
+        assert submission.prelude is None
 
 
 def test_stdio_takes_what_belongs_to_a_submission_from_the_row(tmp_path: Path) -> None:
@@ -202,24 +210,23 @@ def test_compressed(tmp_path: Path) -> None:
         ("mbpp", MBPP | {"test_list": [1]}, ":2: grader.asserts.tests.0: "),
         ("mbpp", MBPP | {"code": 1}, ":2: completion"),
         ("humaneval", HUMANEVAL | {"prompt": 1}, ":2: prompt: no text"),
-        ("stdio", {"id": "a"}, ":2: no tests"),
-        ("stdio", STDIO | {"tests": [1]}, ":2: no tests"),
-        ("stdio", STDIO | {"tests": "{"}, ":2: "),
-        ("stdio", STDIO | {"tests": []}, ":2: no tests"),
+        ("stdio", {"id": "a"}, ":2: no column says how to judge"),
+        ("stdio", STDIO | {"tests": [1]}, ":2: grader.asserts.tests.0: "),
+        ("stdio", STDIO | {"tests": []}, ":2: tests: no list of tests"),
         ("stdio", STDIO | {"tests": [{"stdin": "1"}]}, ":2: a test without stdout"),
-        ("stdio", STDIO | {"tests": {"inputs": ["1"]}}, ":2: no tests"),
+        ("stdio", STDIO | {"tests": {"inputs": ["1"]}}, ":2: inputs and outputs: two lists"),
         (
             "stdio",
             STDIO | {"tests": {"inputs": ["1"], "outputs": []}},
             ":2: 1 inputs and 0 outputs",
         ),
-        ("stdio", STDIO | {"tests": {"fn_name": "f"}}, ":2: no tests"),
+        ("stdio", STDIO | {"tests": {"fn_name": "f"}}, ":2: the ground truth has no tests"),
         (
             "stdio",
             STDIO | {"tests": [{"type": "guess", "input": "", "output": ""}]},
             ":2: type: 'guess' is",
         ),
-        ("stdio", STDIO | {"solution": 1}, ":2: the solution is no text"),
+        ("stdio", STDIO | {"solution": 1}, ":2: completion.str: "),
         ("stdio", STDIO | {"compare": "words"}, ":2: grader.stdio.compare: "),
         ("jsonl", {"completion": "x"}, ":2: no grader"),
         ("jsonl", {"grader": {"kind": "exec"}, "typo": 1}, ":2: typo: no field of a submission"),

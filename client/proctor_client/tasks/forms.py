@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from proctor_client.tasks import language_rows, program_rows, python_rows
-from proctor_client.tasks.fields import optional_text, origin_of
+from proctor_client.tasks.fields import decoded_value, optional_text, origin_of
 from proctor_client.tasks.ground_truth import task_of
 from proctor_client.tasks.statements import (
     GRADER,
@@ -93,12 +93,13 @@ def task_from_row(row: Row) -> Task:
             raise BadTask(f"{form}: {said(error)}") from None
     if not any(name in row for name in _JUDGING):
         raise MissingColumns(_missing(row))
-    if all(row.get(name) is None for name in (GRADER, *TESTS)):
-        refuse_typos(row, READ)
-        for name in (*GROUND_TRUTHS, *_SIDES[:1]):
-            if row.get(name) is not None:
-                return _of_ground_truth(row, name)
-    return task_from_tests(row)
+    refuse_typos(row, READ)
+    told = [name for name in (GRADER, *TESTS) if row.get(name) is not None]
+    truths = (name for name in (*GROUND_TRUTHS, *_SIDES[:1]) if row.get(name) is not None)
+    if told and told[0] != GRADER and isinstance(decoded_value(row[told[0]]), Mapping):
+        return _of_ground_truth(row, told[0])
+    name = None if told else next(truths, None)
+    return task_from_tests(row) if name is None else _of_ground_truth(row, name)
 
 
 def _of_ground_truth(row: Row, name: str) -> Task:
@@ -168,11 +169,12 @@ def _jsonl(row: Row, place: str) -> Task:
 
 def _columns(row: Row, place: str) -> Task:
     known = None if row.get(GRADER) is not None else _known_form(row)
-    if known is not None:
-        return MAKERS[known](row, place)
     reference = next((row[key] for key in _REFERENCES if row.get(key)), None)
     if isinstance(reference, list) and reference and isinstance(reference[0], str):
         reference = reference[0]
+    if known is not None:
+        task = MAKERS[known](row, place)
+        return task if task.reference else task.with_fields({"reference": reference})
     text = optional_text(row, "text", "prompt", "question", "description")
     return task_from_row(row).with_fields(origin_of(row, place, reference, text))
 
