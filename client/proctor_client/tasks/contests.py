@@ -24,9 +24,9 @@ _PYTHON = frozenset({"python", "python3", "py"})
 def task_of_cases(cases: Sequence[Row], language: str = "python") -> Task:
     """Return the task of cases with `input` and `output`, as PRIME's checker takes them. Raises BadTask.
 
-    Cases with `stdout` are those of the grader `stdio`, with its own comparison.
+    If all have `stdout`, they are cases of the grader `stdio`, with its own comparison.
     """
-    if any(each.get("stdout") is not None for each in cases):
+    if all(each.get("stdout") is not None for each in cases):
         return Task(grader={"kind": "stdio", "cases": set_fields(list(cases))}, language=language)
     inputs, outputs = sides_of(cases)
     return contest(inputs, outputs, function_of(cases), language=language)
@@ -36,8 +36,12 @@ def sides_of(cases: Sequence[Row]) -> tuple[list[Any], list[Any]]:
     """Return the inputs and the outputs of cases; an absent input is an empty text. Raises BadTask."""
     for each in cases:
         refuse_typos(each, CASE_FIELDS)
-    inputs = ["" if each.get("input") is None else each["input"] for each in cases]
-    return inputs, [each.get("output") for each in cases]
+    inputs = [_first(each, "stdin", "input", absent="") for each in cases]
+    return inputs, [_first(each, "stdout", "output") for each in cases]
+
+
+def _first(case: Row, *names: str, absent: Any = None) -> Any:
+    return next((case[name] for name in names if case.get(name) is not None), absent)
 
 
 def contest(
