@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from proctor_client.wire import Extract, ExtractRule
 from proctor_service.judge.assemble import read_program
 from proctor_service.judge.extract import extract
-from proctor_service.judge.python_texts import LONGEST_STATEMENT, PART_CHARACTERS
+from proctor_service.judge.python_texts import MOST_PARSED, PART_CHARACTERS
 
 MODES: tuple[Extract, ...] = ("auto", "xml", "fence", "none")
 CODE = "def f(x):\n    return x"
@@ -408,7 +408,7 @@ def test_nesting_too_deep_for_the_parser_is_no_program(name: str) -> None:
 LONG = {
     "a long statement": f"T = [{'1, ' * PART_CHARACTERS}]\n{CODE}",
     "a long statement in lines": "T = [\n" + "1,\n" * PART_CHARACTERS + f"]\n{CODE}",
-    "a statement beyond all bounds": f"T = [{'1, ' * LONGEST_STATEMENT}]\n{CODE}",
+    "a statement beyond all bounds": f"T = [{'1, ' * MOST_PARSED}]\n{CODE}",
     "many statements": f"{CODE}\n\n" * PART_CHARACTERS,
     "comments": "# x\n" * PART_CHARACTERS + CODE,
     "a long text in quotes": 's = """\n' + "It is so.\n" * PART_CHARACTERS + f'"""\n{CODE}',

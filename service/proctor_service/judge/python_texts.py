@@ -1,7 +1,7 @@
 """Texts in Python: whether one is a program, and whether a block only shows another one.
 
 A parse holds the interpreter's lock, so a long text is parsed in parts of whole statements, and other
-threads run in between. From a statement longer than `LONGEST_STATEMENT` on, a text is not parsed.
+threads run in between. A text is parsed up to `MOST_PARSED` characters.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from proctor_service.judge.fences import tidy
 from proctor_service.judge.syntax import Incomplete, syntax_tree
 
 PART_CHARACTERS = 16 * 1024
-LONGEST_STATEMENT = 128 * 1024
+MOST_PARSED = 256 * 1024
 _IDLE = (ast.Pass, ast.Break, ast.Continue, ast.Return, ast.Global, ast.Nonlocal, ast.Delete)
 _BLOCKS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _ERRORS = (SyntaxError, ValueError, MemoryError, RecursionError)
@@ -29,9 +29,9 @@ def is_program(text: str, *, if_too_long: bool = False) -> bool:
     """Tell whether a text parses and does more than name or compute a value: "Yes" and "42" parse, too."""
     text, start, size, does = tidy(text), 0, PART_CHARACTERS, False
     while start < len(text):
-        following = _STATEMENT.search(text, start + size, start + LONGEST_STATEMENT)
+        following = _STATEMENT.search(text, start + size, MOST_PARSED)
         end = following.start() if following else len(text)
-        if end - start > LONGEST_STATEMENT:
+        if end > MOST_PARSED:
             return if_too_long
         try:
             tree = syntax_tree(text[start:end], is_part=end < len(text))
