@@ -49,12 +49,14 @@ def decoded_value(value: Any) -> Any:
 
     JSON may be in JSON again. Other texts are returned as they are.
     """
+    if not isinstance(value, str):
+        return plain(value)
     while isinstance(value, str):
         inner = _inner(value)
         if not isinstance(inner, str | list | dict):
             return value
         value = inner
-    return plain(value)
+    return value
 
 
 def _inner(text: str) -> Any:
@@ -64,7 +66,7 @@ def _inner(text: str) -> Any:
         if text.lstrip()[:1] not in ("[", "{"):
             return None
     try:
-        return ast.literal_eval(text.strip())  # a column of lists in CSV
+        return plain(ast.literal_eval(text.strip()))  # a column of lists in CSV
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return None
 

@@ -96,10 +96,17 @@ def task_from_row(row: Row) -> Task:
     refuse_typos(row, READ)
     told = [name for name in (GRADER, *TESTS) if row.get(name) is not None]
     truths = (name for name in (*GROUND_TRUTHS, *_SIDES[:1]) if row.get(name) is not None)
-    if told and told[0] != GRADER and isinstance(decoded_value(row[told[0]]), Mapping):
+    if told and told[0] != GRADER and _is_object(row[told[0]]):
         return _of_ground_truth(row, told[0])
     name = None if told else next(truths, None)
     return task_from_tests(row) if name is None else _of_ground_truth(row, name)
+
+
+def _is_object(value: object) -> bool:
+    """Tell whether tests are an object, also in a text; lists and statements are not decoded for this."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", '"'):
+        value = decoded_value(value)
+    return isinstance(value, Mapping)
 
 
 def _of_ground_truth(row: Row, name: str) -> Task:

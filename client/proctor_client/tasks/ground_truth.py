@@ -30,7 +30,7 @@ from typing import Any
 
 from proctor_client.tasks.contests import contest, task_of_cases
 from proctor_client.tasks.fields import decoded_value, set_fields
-from proctor_client.tasks.statements import GRADER, TESTS, grader_of, task_from_tests
+from proctor_client.tasks.statements import GRADER, READ, TESTS, grader_of, task_from_tests
 from proctor_client.tasks.task import SUBMISSION_FIELDS, BadTask, Task, refuse_typos
 
 _STATEMENT = re.compile(r"\b(assert|raise|def check|self\.assert\w+|assert_\w+)\b|\braises\(")
@@ -86,7 +86,8 @@ def _of_object(value: Mapping[str, Any]) -> Task:
         return contest(inputs, outputs, name)
     if isinstance(value.get("functional"), str):
         return Task(grader={"kind": "asserts", "tests": [value["functional"]]})
-    if any(value.get(name) is not None for name in (GRADER, *TESTS)):
+    if any(value.get(name) is not None for name in TESTS):
+        refuse_typos(value, READ)
         return task_from_tests(value)
     raise BadTask(f"the ground truth has no tests: its fields are {', '.join(sorted(value))}")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from proctor_client.tasks.contests import task_of_cases
 from proctor_client.tasks.fields import decoded_value, plain, set_fields
-from proctor_client.tasks.task import BadTask, Row, Task, refuse_typos
+from proctor_client.tasks.task import BadTask, Row, Task
 
 GRADER = "grader"
 TESTS = ("tests", "test_list", "test")
@@ -33,7 +33,6 @@ def task_from_tests(row: Row) -> Task:
     """Return the task of a row's `grader`, `tests`, `test_list` or `test`. Raises BadTask."""
     if row.get(GRADER) is not None:
         return Task(grader=grader_of(row[GRADER]), **beside_of(row, _BESIDE_GRADER))
-    refuse_typos(row, READ)
     for name in TESTS:
         if row.get(name) is not None:
             return _asserts(row, row[name], name)

@@ -131,8 +131,16 @@ def refuse_typos(given: Mapping[str, Any], names: tuple[str, ...]) -> None:
 
     Rows have fields of their own, but `entrypoint` without an `entry_point` is none of those.
     """
-    absent = tuple(name for name in names if given.get(name) is None)
+    absent = [name for name in names if given.get(name) is None]
     for name, value in given.items():
-        hint = "" if name in names or value is None else near(name, absent, _TYPO)
+        if name in names or value is None:
+            continue
+        # A letter that only one name has is unmatched, and like names have few: most need no comparison.
+        alike = tuple(
+            each
+            for each in absent
+            if len({*name} ^ {*each}) <= (1 - _TYPO) * (len(name) + len(each))
+        )
+        hint = near(name, alike, _TYPO) if alike else ""
         if hint:
             raise BadTask(f"{name[:100]}{hint}")
