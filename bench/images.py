@@ -17,7 +17,7 @@ from pathlib import Path
 
 from figures import machine
 
-from proctor_service.sandbox.environments import Store, default_python
+from proctor_service.features.environments import Store, default_python
 from proctor_service.sandbox.interface import Command, Limits, Sandboxes
 from proctor_service.sandbox.local import LocalBackend
 from proctor_service.sandbox.local.launch import make_plan

@@ -30,10 +30,10 @@ from typing import Any
 from journal_records import FREQUENT_WORD, RARE_WORD, TENANT, Records
 from sqlalchemy.engine import URL
 
-from proctor_service.journal.address import checked
-from proctor_service.journal.filters import Filter
-from proctor_service.journal.reading import Reader
-from proctor_service.journal.store import Store
+from proctor_service.features.journal.address import checked
+from proctor_service.features.journal.filters import Filter
+from proctor_service.features.journal.reading import Reader
+from proctor_service.features.journal.store import Store
 
 GROUP = 500
 """Records in a transaction, as the service's writer has them when it is behind."""

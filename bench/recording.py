@@ -30,7 +30,7 @@ from figures import machine
 from measuring import Connection, check, request_body, results_of, sound
 
 from proctor_service.cli.temporary import Running, temporary_service
-from proctor_service.workers.worker import cpu_seconds
+from proctor_service.features.replicas.judge_processes.worker import cpu_seconds
 
 JOB = "recorded"
 BROWSERS = 10

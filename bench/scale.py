@@ -33,8 +33,8 @@ from figures import machine
 from measuring import Connection, check, request_body, results_of, sound
 
 from proctor_service.cli.temporary import Running, temporary_service
+from proctor_service.features.replicas.judge_processes.worker import cpu_seconds
 from proctor_service.settings import default_workers
-from proctor_service.workers.worker import cpu_seconds
 
 SERVE = (sys.executable, simulated.__file__, "serve")
 MOST_CPU_MS = 0.15

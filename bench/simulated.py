@@ -19,9 +19,12 @@ from contextlib import AbstractAsyncContextManager
 from proctor_service.app import build_app, make_server
 from proctor_service.cli.serve import end_with
 from proctor_service.evaluate import Judge
+from proctor_service.features.environments.built import Environments
+from proctor_service.features.replicas.judge_processes.pool import Pool
+from proctor_service.features.replicas.judge_processes.process import run
+from proctor_service.features.replicas.judge_processes.worker import Cause
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.observability.logs import configure_logging
-from proctor_service.sandbox.environments.built import Environments
+from proctor_service.observe.logs import configure_logging
 from proctor_service.sandbox.interface import (
     Backend,
     Limits,
@@ -33,9 +36,6 @@ from proctor_service.sandbox.interface import (
 )
 from proctor_service.settings import Settings, Share, worker_environment
 from proctor_service.settings.garbage import spare_collector
-from proctor_service.workers.pool import Pool
-from proctor_service.workers.process import run
-from proctor_service.workers.worker import Cause
 
 SECONDS = 0.0035
 """Time of a submission in a simulated sandbox, that of three short asserts in a real one."""

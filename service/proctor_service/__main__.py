@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from proctor_service.serving.process_end import end_process
+from proctor_service.http.process_end import end_process
 
 _INTERRUPTED = 130  # as a shell has it for SIGINT
 

@@ -1,6 +1,6 @@
 """Composition root: creates the parts of the service, connects them, and serves the app.
 
-Only this module knows the concrete classes of all parts. `serving/lifecycle.py` opens, drains and
+Only this module knows the concrete classes of all parts. `lifecycle.py` opens, drains and
 closes the service.
 """
 
@@ -19,69 +19,69 @@ from typing import TYPE_CHECKING, Any
 from fastapi import FastAPI
 from fastapi.telemetry import TelemetryConfig
 
-from proctor_service.api.compat import COMPAT_BODIES, CompatHandler, compat_routes
-from proctor_service.api.console.cookies import Cookies
-from proctor_service.api.console.costs import Costs
-from proctor_service.api.console.routes import ConsoleHandler, console_routes
-from proctor_service.api.environments import environment_routes
-from proctor_service.api.forwarding import Fleet
-from proctor_service.api.health import Readiness, health_routes, judging_probe
-from proctor_service.api.job_store import JobStore
-from proctor_service.api.journal.routes import JournalHandler, journal_routes
-from proctor_service.api.middleware import AnswerHeaders, Guard
-from proctor_service.api.problems import install_problems
-from proctor_service.api.rewards.examples import BODIES, install_openapi
-from proctor_service.api.rewards.items import Machine
-from proctor_service.api.rewards.routes import RewardHandler, reward_routes
-from proctor_service.api.rewards.shared_answers import SharedAnswers
-from proctor_service.api.rewards.slices import RewardSlices
-from proctor_service.api.rollouts import RolloutContext, RolloutHandler, rollout_routes
-from proctor_service.api.sandboxes.grading import Gradings
-from proctor_service.api.sandboxes.routes import SandboxHandler, sandbox_routes
-from proctor_service.api.sandboxes.workplaces import workplaces
-from proctor_service.api.tokens import Tokens
-from proctor_service.cluster import Identity, Peers, Replicas, Spreader, base_url
 from proctor_service.errors import StartError, StopError
 from proctor_service.evaluate import Evaluator, Judge, Outcome, outcome_bytes
-from proctor_service.observability.instrumented import (
+from proctor_service.features.compat import COMPAT_BODIES, CompatHandler, compat_routes
+from proctor_service.features.compat.program_runner import Runner
+from proctor_service.features.environments.built import BuiltEnvironment, Environments
+from proctor_service.features.environments.loading import default_environment, load_environments
+from proctor_service.features.environments.routes import environment_routes
+from proctor_service.features.journal.answering.routes import JournalHandler, journal_routes
+from proctor_service.features.journal.console.cookies import Cookies
+from proctor_service.features.journal.console.costs import Costs
+from proctor_service.features.journal.console.routes import ConsoleHandler, console_routes
+from proctor_service.features.replicas import Identity, Peers, Replicas, Spreader, base_url
+from proctor_service.features.replicas.fleet import Fleet
+from proctor_service.features.replicas.judge_processes.pool import Pool
+from proctor_service.features.replicas.reward_slices import RewardSlices
+from proctor_service.features.replicas.shared_answers import SharedAnswers
+from proctor_service.features.rollouts.agent import Play, Player
+from proctor_service.features.rollouts.policy import Policies
+from proctor_service.features.rollouts.routes import RolloutContext, RolloutHandler, rollout_routes
+from proctor_service.features.rollouts.workplaces import workplaces
+from proctor_service.http.health import Readiness, health_routes, judging_probe
+from proctor_service.http.job_store import JobStore
+from proctor_service.http.middleware import AnswerHeaders, Guard
+from proctor_service.http.problems import install_problems
+from proctor_service.http.server import Server as Server
+from proctor_service.http.server import make_server as make_server
+from proctor_service.http.tokens import Tokens
+from proctor_service.lifecycle import AppState
+from proctor_service.observe.instrumented import (
     MeasuredApp,
     measured_connect,
     measured_evaluate,
     measured_judge,
     measured_play,
 )
-from proctor_service.observability.logs import configure_logging
-from proctor_service.observability.metrics import Metrics
-from proctor_service.rollout.agent import Play, Player
-from proctor_service.rollout.policy import Policies
-from proctor_service.sandbox.environments.built import BuiltEnvironment, Environments
-from proctor_service.sandbox.environments.loading import default_environment, load_environments
-from proctor_service.sandbox.interface import Backend
-from proctor_service.sandbox.linux.delegation import enable_limits
-from proctor_service.sandbox.memory_room import memory_check, memory_room
-from proctor_service.sandbox.open_files import allowed_open_files, raise_open_files
-from proctor_service.scheduling.deadlines import Deadlines
-from proctor_service.scheduling.fair_share import Shares
-from proctor_service.scheduling.program_runner import Runner
-from proctor_service.scheduling.queue import FairQueue
-from proctor_service.scheduling.result_cache import Cache
-from proctor_service.serving.lifecycle import AppState
-from proctor_service.serving.optional import (
+from proctor_service.observe.logs import configure_logging
+from proctor_service.observe.metrics import Metrics
+from proctor_service.optional import (
     make_journal,
     make_store,
     make_tracing,
     version,
     with_own_journal,
 )
-from proctor_service.serving.server import Server as Server
-from proctor_service.serving.server import make_server as make_server
-from proctor_service.sessions import Bounds, Registry
+from proctor_service.rewards.examples import BODIES, install_openapi
+from proctor_service.rewards.items import Machine
+from proctor_service.rewards.routes import RewardHandler, reward_routes
+from proctor_service.sandbox.interface import Backend
+from proctor_service.sandbox.linux.delegation import enable_limits
+from proctor_service.sandbox.memory_room import memory_check, memory_room
+from proctor_service.sandbox.open_files import allowed_open_files, raise_open_files
+from proctor_service.sandboxes import Bounds, Registry
+from proctor_service.sandboxes.grading import Gradings
+from proctor_service.sandboxes.routes import SandboxHandler, sandbox_routes
+from proctor_service.scheduling.deadlines import Deadlines
+from proctor_service.scheduling.fair_share import Shares
+from proctor_service.scheduling.queue import FairQueue
+from proctor_service.scheduling.result_cache import Cache
 from proctor_service.settings import Settings, unknown_variables, worker_environment
 from proctor_service.settings.garbage import spare_collector
-from proctor_service.workers.pool import Pool
 
 if TYPE_CHECKING:  # optional extras
-    from proctor_service.observability.tracing import Tracing
+    from proctor_service.observe.tracing import Tracing
 
 log = logging.getLogger(__name__)
 
@@ -160,7 +160,7 @@ def build_app(
         own_url=settings.advertise_url,
     )
     if parts.tracing is not None:
-        from proctor_service.observability.tracing import TracedApp
+        from proctor_service.observe.tracing import TracedApp
 
         app.add_middleware(TracedApp, tracing=parts.tracing)
     app.add_middleware(MeasuredApp, metrics=parts.metrics)
@@ -367,7 +367,7 @@ def serve(settings: Settings) -> None:
     app = build_app(settings)
     fields = None
     if app.state.parts.tracing is not None:
-        from proctor_service.observability.tracing import current_ids
+        from proctor_service.observe.tracing import current_ids
 
         fields = current_ids
     configure_logging(settings.log_level, settings.log_format, fields)

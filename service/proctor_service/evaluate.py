@@ -1,6 +1,6 @@
 """Evaluator: admit an item, lease a sandbox, judge the submission, compute verdict and reward.
 
-A peer may have judged an item that waited (`cluster/spreading.py`); its outcome then comes with the
+A peer may have judged an item that waited (`features/replicas/spreading.py`); its outcome then comes with the
 ticket.
 
 Start reading here. The evaluator is independent of backends, routes and graders. The result is

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from proctor_service.errors import BudgetExceeded, SandboxUnavailable, StartError
-from proctor_service.sandbox.aviato.budget import Answer, Budget, BudgetLimits, Entry, StoreDown
-from proctor_service.sandbox.aviato.plan import make_plan
-from proctor_service.sandbox.aviato.quota import Quota
+from proctor_service.features.aviato.budget import Answer, Budget, BudgetLimits, Entry, StoreDown
+from proctor_service.features.aviato.plan import make_plan
+from proctor_service.features.aviato.quota import Quota
 from proctor_service.settings import Settings
 
 
@@ -79,7 +79,7 @@ async def ended_in(book: Book, left: Left, gap: float, beat: Callable[[int], Non
         await sleep(0)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("proctor_service.sandbox.aviato.budget.asyncio.sleep", one_turn)
+        patch.setattr("proctor_service.features.aviato.budget.asyncio.sleep", one_turn)
         budget.open(left)
         for _ in range(300):
             await sleep(0)

@@ -12,10 +12,10 @@ from cwsandbox import CWSandboxAuthenticationError, SandboxResourceExhaustedErro
 from event_loop import until
 
 from proctor_service.errors import SandboxUnavailable
-from proctor_service.sandbox.aviato.failures import failure_of
-from proctor_service.sandbox.aviato.plan import Order, Plan, Shape, make_plan
-from proctor_service.sandbox.aviato.pool import Pool
-from proctor_service.sandbox.aviato.quota import Quota
+from proctor_service.features.aviato.failures import failure_of
+from proctor_service.features.aviato.plan import Order, Plan, Shape, make_plan
+from proctor_service.features.aviato.pool import Pool
+from proctor_service.features.aviato.quota import Quota
 from proctor_service.settings import Settings
 
 

@@ -11,8 +11,8 @@ import cwsandbox.exceptions
 import pytest
 
 from proctor_service.errors import SandboxLost, SandboxUnavailable, StartError
-from proctor_service.sandbox.aviato.failures import failure_of, meaning_of
-from proctor_service.sandbox.aviato.plan import Shape, make_plan
+from proctor_service.features.aviato.failures import failure_of, meaning_of
+from proctor_service.features.aviato.plan import Shape, make_plan
 from proctor_service.sandbox.interface import Limits
 from proctor_service.settings import Settings
 

@@ -14,7 +14,7 @@ from harness import running_service
 from aviato_gateway.stand_in import StandIn, stand_in
 from e2e.test_corpora import judge
 from proctor_service.errors import StartError
-from proctor_service.sandbox.aviato.failures import meaning_of
+from proctor_service.features.aviato.failures import meaning_of
 
 KEY = "0123456789" * 4
 GRADER = {"kind": "asserts", "tests": ["assert f(2) == 4"]}

@@ -12,8 +12,8 @@ from harness import Service, running_service
 from requests_under_way import asking
 from scripted_sandboxes import FakeBackend
 
-from proctor_service.api.compat.open_r1 import ExecuteBatch, unindented, wait_seconds
 from proctor_service.errors import SandboxUnavailable
+from proctor_service.features.compat.open_r1 import ExecuteBatch, unindented, wait_seconds
 from proctor_service.sandbox.interface import Traits
 from proctor_service.settings import Settings
 

@@ -14,8 +14,8 @@ from harness import Gate, Service, running_service
 from requests_under_way import asking
 
 from proctor_client import wire
-from proctor_service.api.compat.slime import submission_of_label
 from proctor_service.errors import InvalidRequest, InvalidTask, SandboxLost
+from proctor_service.features.compat.slime import submission_of_label
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Sandboxes
 from proctor_service.settings import Settings

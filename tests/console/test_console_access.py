@@ -26,9 +26,9 @@ from console_journal import OTHER_JOB, RIGHT_ID
 from harness import Service, running_service
 from pydantic import SecretStr
 
-from proctor_service.api.console import cookies
-from proctor_service.api.console.cookies import Cookies
-from proctor_service.api.tokens import Tokens
+from proctor_service.features.journal.console import cookies
+from proctor_service.features.journal.console.cookies import Cookies
+from proctor_service.http.tokens import Tokens
 from proctor_service.settings import Settings
 
 RED, BLUE = "red-token", "blue-token"

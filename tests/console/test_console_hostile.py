@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, Page, expect
 from pydantic import SecretStr
 
 from proctor_client.wire import Failure
-from proctor_service.journal.rows import clean
+from proctor_service.features.journal.rows import clean
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Sandboxes
 from proctor_service.settings import Settings

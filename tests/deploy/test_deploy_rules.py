@@ -19,7 +19,7 @@ PROMETHEUS = ROOT / "deploy" / "prometheus"
 RULES = PROMETHEUS / "rules.yaml"
 OBJECT = PROMETHEUS / "prometheusrule.yaml"
 DASHBOARD = ROOT / "deploy" / "grafana" / "proctor.json"
-METRICS = ROOT / "service" / "proctor_service" / "observability"
+METRICS = ROOT / "service" / "proctor_service" / "observe"
 HEAD = (
     "# Made of rules.yaml by tests/deploy/test_deploy_rules.py.\n"
     "apiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nmetadata:\n  name: proctor\nspec:\n"

@@ -13,7 +13,7 @@ from shared_data import shared_data
 
 from proctor_client.tasks.files import load_tasks
 from proctor_client.tasks.task import Task
-from proctor_service.cli.checks import checks_of, names_asked
+from proctor_service.features.evaluation.checks import checks_of, names_asked
 from proctor_service.settings import Settings
 
 Row = dict[str, Any]

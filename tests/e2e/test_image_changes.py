@@ -27,7 +27,7 @@ from changed_trees import (
 from unpacked_image import VARIABLES, unpacked_image
 
 from contract.test_contract_ordinary_user import as_ordinary_user
-from proctor_service.sandbox.environments.built import BuiltEnvironment
+from proctor_service.features.environments.built import BuiltEnvironment
 from proctor_service.sandbox.interface import Command, Limits, StatefulSandbox
 from proctor_service.sandbox.local import LocalBackend
 from proctor_service.sandbox.local.launch import make_plan

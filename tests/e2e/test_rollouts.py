@@ -15,7 +15,7 @@ from policy_server import Act, Asked, PolicyServer, calls, hangs, policy_server,
 from shared_data import shared_data
 from waits import WAIT_SECONDS
 
-from proctor_service.api.sandboxes import workplaces
+from proctor_service.features.rollouts import workplaces
 from proctor_service.settings import Settings
 
 Row = dict[str, Any]

@@ -12,13 +12,13 @@ from command_line import forget_settings
 
 LISTENING = """
 import json, sys
-import proctor_service.serving.server
+import proctor_service.http.server
 
 async def print_modules(server):
     print(json.dumps(sorted(sys.modules)), flush=True)
     server.should_exit = True
 
-proctor_service.serving.server.Server.main_loop = print_modules
+proctor_service.http.server.Server.main_loop = print_modules
 sys.argv = ["proctor", "serve", "--port", "0", "--allow-degraded"]
 from proctor_service.__main__ import main
 main()

@@ -10,8 +10,8 @@ import pytest
 from redis.asyncio import Redis
 
 from fault_rig.programs import RedisServer, redis_server
-from proctor_service.sandbox.aviato.budget import Answer, BudgetLimits, Entry, StoreDown
-from proctor_service.sandbox.aviato.budget_store import KEY, SETTLE_SECONDS, RedisBudgetStore
+from proctor_service.features.aviato.budget import Answer, BudgetLimits, Entry, StoreDown
+from proctor_service.features.aviato.budget_store import KEY, SETTLE_SECONDS, RedisBudgetStore
 
 GROUP = "some-group"
 Question = Callable[[RedisBudgetStore, Redis], Coroutine[Any, Any, None]]

@@ -18,8 +18,8 @@ from redis import Redis
 from waits import WAIT_SECONDS
 
 from fault_rig.programs import RedisServer, redis_server
-from proctor_service.api.jobs import Job
-from proctor_service.cluster import redis_store
+from proctor_service.features.replicas import redis_store
+from proctor_service.http.jobs import Job
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Sandboxes
 

@@ -84,7 +84,7 @@ def _answers_until_refused(port: int, all_answered: Barrier) -> list[bytes]:
 def test_the_status_and_the_last_words_of_a_process_stay() -> None:
     program = (
         "import threading, time\n"
-        "from proctor_service.serving.process_end import end_process\n"
+        "from proctor_service.http.process_end import end_process\n"
         "threading.Thread(target=time.sleep, args=(3600,)).start()\n"
         "print('the last word')\n"
         "end_process(2)\n"

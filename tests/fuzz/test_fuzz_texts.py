@@ -16,11 +16,11 @@ from fuzzing import ReplayCounts, cases
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proctor_service.api.compat.packed_tests import unpacked
-from proctor_service.api.compat.slime import submission_of_label
 from proctor_service.errors import InvalidRequest
+from proctor_service.features.compat.packed_tests import unpacked
+from proctor_service.features.compat.slime import submission_of_label
+from proctor_service.http.paced_json import PacedJson
 from proctor_service.judge.extract import extract
-from proctor_service.scheduling.paced_json import PacedJson
 
 PACKED: list[Any] = [
     ["assert f(1) == 2", "assert f(2)"],

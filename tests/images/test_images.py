@@ -21,9 +21,9 @@ from harness import running_service
 
 from contract.test_contract_ordinary_user import as_ordinary_user
 from proctor_service.errors import FileRefused, StartError
-from proctor_service.sandbox.environments import Store
-from proctor_service.sandbox.environments.built import BuiltEnvironment
-from proctor_service.sandbox.environments.images import _inside, _python_version, image_ids
+from proctor_service.features.environments import Store
+from proctor_service.features.environments.built import BuiltEnvironment
+from proctor_service.features.environments.images import _inside, _python_version, image_ids
 from proctor_service.sandbox.interface import Command, Limits, StatefulSandbox
 from proctor_service.sandbox.local import LocalBackend
 from proctor_service.sandbox.local.launch import make_plan
@@ -189,7 +189,7 @@ def test_as_an_ordinary_user(image: str) -> None:
     said = as_ordinary_user(f"""
         import pathlib, tempfile
         from images.test_images import ask_all
-        from proctor_service.sandbox.environments import Store
+        from proctor_service.features.environments import Store
         from proctor_service.settings.environments import Environment
         with tempfile.TemporaryDirectory() as folder:
             definition = Environment(image={image!r}, env={{"COLOUR": "red"}})

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from harness import Service
 
-from proctor_service.cli.scoreboard.corpus import Entry, corpus
+from proctor_service.features.evaluation.scoreboard.corpus import Entry, corpus
 
 ENTRIES = corpus()
 HACKS = [entry for entry in ENTRIES if not entry.honest]

@@ -6,7 +6,7 @@ import pytest
 from harness import Service
 from judging import judge
 
-from proctor_service.cli.scoreboard.corpus import corpus
+from proctor_service.features.evaluation.scoreboard.corpus import corpus
 
 VALUES = [
     *('["decimal","sNaN"]', '["decimal","1E+999999"]', '["range",0,"x",1]', '["fraction",1,0]'),

@@ -10,7 +10,7 @@ import pytest
 from harness import Service
 
 from proctor_client import Client
-from proctor_service.cli.scoreboard.corpus import corpus
+from proctor_service.features.evaluation.scoreboard.corpus import corpus
 
 LEAVE = "import os\nos._exit(0)\n"
 PASS = "def test_some(): pass\ndef test_many(): pass\n"

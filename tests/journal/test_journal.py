@@ -139,8 +139,8 @@ def test_a_killed_service_loses_no_record_of_2_seconds_ago(journal: Journal) -> 
 def test_the_processes_of_the_journal_end_with_a_killed_service(service: ServiceProcess) -> None:
     assert httpx.get(service.url + "/jobs", trust_env=False, timeout=240).status_code == 200
     pids = [
-        *processes_of(service.pid, "proctor_service.journal"),
-        *processes_of(service.pid, "proctor_service.api.journal"),
+        *processes_of(service.pid, "proctor_service.features.journal"),
+        *processes_of(service.pid, "proctor_service.features.journal.answering"),
     ]
     assert len(pids) == 2
     service.kill()
@@ -178,7 +178,7 @@ def test_the_writer_ends_with_the_service(service: ServiceProcess, journal: Jour
     [writer] = [
         int(pid)
         for pid in children
-        if b"proctor_service.journal" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        if b"proctor_service.features.journal" in Path(f"/proc/{pid}/cmdline").read_bytes()
     ]
     service.stop()
     assert not Path(f"/proc/{writer}").exists()

@@ -17,11 +17,11 @@ from typer.testing import Result
 
 from proctor_client.wire import CallsGrader, CommandGrader, HarborGrader
 from proctor_service.errors import DeadlinePassed, InvalidTask
-from proctor_service.journal.entry import Entries, Record
+from proctor_service.features.journal.entry import Entries, Record
+from proctor_service.features.rollouts.trajectory import Plan, Task, Trajectory
+from proctor_service.http.json_encoding import encode
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.rollout.trajectory import Plan, Task, Trajectory
 from proctor_service.sandbox.interface import Sandboxes
-from proctor_service.scheduling.json_encoding import encode
 from proctor_service.settings import Settings
 
 pytestmark = pytest.mark.usefixtures("no_settings")
@@ -324,7 +324,9 @@ def test_the_report_of_a_job(tmp_path: Path) -> None:
 
 def test_prune_removes_what_is_older(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = time.time()
-    monkeypatch.setattr("proctor_service.journal.entry.time.time", lambda: now - 10 * 86_400)
+    monkeypatch.setattr(
+        "proctor_service.features.journal.entry.time.time", lambda: now - 10 * 86_400
+    )
     old = [Evaluated(number).record() for number in range(1, 602)]
     old.append(played())
     monkeypatch.undo()

@@ -21,16 +21,16 @@ from sandbox_server import problem
 from service_process import processes_of
 from sqlalchemy.exc import SQLAlchemyError
 
-from proctor_service.api.journal import questions as questions_module
-from proctor_service.api.journal.questions import Questions
+from proctor_service import optional
 from proctor_service.evaluate import Origin
-from proctor_service.journal.address import checked
-from proctor_service.journal.database import TooSlow
-from proctor_service.journal.filters import Filter
-from proctor_service.journal.reading import Reader
+from proctor_service.features.journal.address import checked
+from proctor_service.features.journal.answering import questions as questions_module
+from proctor_service.features.journal.answering.questions import Questions
+from proctor_service.features.journal.database import TooSlow
+from proctor_service.features.journal.filters import Filter
+from proctor_service.features.journal.reading import Reader
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Sandboxes
-from proctor_service.serving import optional
 from proctor_service.settings import Settings
 
 
@@ -119,7 +119,7 @@ def process_of_questions(service: Service) -> int:
     """The process that answers questions; one is asked first."""
     with service.client() as client:
         assert client.get("/jobs").status_code == 200
-    [found] = processes_of(os.getpid(), "proctor_service.api.journal")
+    [found] = processes_of(os.getpid(), "proctor_service.features.journal.answering")
     return found
 
 

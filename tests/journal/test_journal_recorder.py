@@ -22,23 +22,23 @@ from sqlalchemy.exc import DataError, OperationalError
 
 from proctor_client.wire import ExecGrader
 from proctor_service.evaluate import Item, Origin, Outcome
-from proctor_service.journal import process
-from proctor_service.journal import recorder as recorder_module
-from proctor_service.journal.connection import Child
-from proctor_service.journal.entry import EVALUATION, Record
-from proctor_service.journal.recorder import Recorder, Target
-from proctor_service.journal.store import PRUNED_AT_ONCE
+from proctor_service.features.journal import process
+from proctor_service.features.journal import recorder as recorder_module
+from proctor_service.features.journal.connection import Child
+from proctor_service.features.journal.entry import EVALUATION, Record
+from proctor_service.features.journal.recorder import Recorder, Target
+from proctor_service.features.journal.store import PRUNED_AT_ONCE
+from proctor_service.features.replicas.judge_processes.connection import NOTE, Message
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Limits
 from proctor_service.settings import worker_environment
-from proctor_service.workers.connection import NOTE, Message
 
 WRITING = (sys.executable, *recorder_module.MODULE)
 PRUNING = (
     sys.executable,
     "-c",
-    "import sys; from proctor_service.journal import process as p; p.PRUNE_SECONDS = 0.1; "
-    "p.run(sys.argv[1:])  # proctor_service.journal",
+    "import sys; from proctor_service.features.journal import process as p; p.PRUNE_SECONDS = 0.1; "
+    "p.run(sys.argv[1:])  # proctor_service.features.journal",
 )
 """The same, but old records are looked for ten times a second."""
 PASSED = Outcome(Judgement("passed", 1, 1), 1.0)
@@ -105,7 +105,7 @@ class Under:
         [pid] = [
             int(each)
             for each in text.split()
-            if b"proctor_service.journal" in Path(f"/proc/{each}/cmdline").read_bytes()
+            if b"proctor_service.features.journal" in Path(f"/proc/{each}/cmdline").read_bytes()
         ]
         return pid
 

@@ -23,9 +23,9 @@ from waits import WAIT_SECONDS
 from aviato_gateway.stand_in import KEY, has_other_users, stand_in
 from faults.test_memory_around import HOLDS, surroundings_of
 from proctor_client.wire import MAX_SUBMISSIONS
+from proctor_service.features.replicas.judge_processes.pool import Pool
 from proctor_service.sandbox.linux import procfs
 from proctor_service.settings import Settings, worker_environment
-from proctor_service.workers.pool import Pool
 
 SUPPORT = Path(__file__).resolve().parents[1] / "support"
 WORKERS = {"PROCTOR_WORKERS": "2", "PROCTOR_SLOTS": "4"}

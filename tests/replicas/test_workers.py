@@ -30,15 +30,15 @@ from proctor_service.errors import (
     StartError,
 )
 from proctor_service.evaluate import Evaluator, Item, Outcome, outcome_bytes
+from proctor_service.features.replicas.judge_processes import worker as worker_module
+from proctor_service.features.replicas.judge_processes.pool import Pool
+from proctor_service.features.replicas.judge_processes.values import Graders, WorkerFault
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Command
 from proctor_service.scheduling.deadlines import Deadlines
 from proctor_service.scheduling.queue import FairQueue
 from proctor_service.scheduling.result_cache import Cache
 from proctor_service.settings import Settings
-from proctor_service.workers import worker as worker_module
-from proctor_service.workers.pool import Pool
-from proctor_service.workers.values import Graders, WorkerFault
 
 SUPPORT = Path(__file__).resolve().parents[1] / "support"
 JUDGES = (sys.executable, str(SUPPORT / "worker_judges.py"))

@@ -11,7 +11,7 @@ from prometheus_client import generate_latest
 
 from proctor_service.evaluate import Outcome
 from proctor_service.judge.submission import Judgement
-from proctor_service.observability.metrics import PHASE_BUCKETS, Metrics
+from proctor_service.observe.metrics import PHASE_BUCKETS, Metrics
 
 PROMETHEUS = Path(__file__).resolve().parents[2] / "deploy" / "prometheus"
 

@@ -15,11 +15,11 @@ from harness import Gate, Service, exec_request, one_answer, running_service
 from pydantic import SecretStr
 from waits import WAIT_SECONDS
 
-from proctor_service.api import body as bodies
-from proctor_service.api import heads
+from proctor_service.http import body as bodies
+from proctor_service.http import heads
+from proctor_service.http import server as serving
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Sandboxes
-from proctor_service.serving import server as serving
 from proctor_service.settings import Settings
 
 START = b"POST /reward HTTP/1.1\r\nHost: proctor\r\n"

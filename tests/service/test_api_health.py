@@ -15,7 +15,7 @@ from proctor_client import wire
 from proctor_service.app import build_app
 from proctor_service.evaluate import Outcome
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.observability.metrics import KEPT_SECONDS, MOST_JOBS, JobTable, Metrics
+from proctor_service.observe.metrics import KEPT_SECONDS, MOST_JOBS, JobTable, Metrics
 from proctor_service.sandbox.interface import Sandboxes
 from proctor_service.settings import Settings
 

@@ -8,9 +8,9 @@ import httpx
 from harness import Gate, Service, exec_request, running_service
 from requests_under_way import asking, hanging_up
 
-from proctor_service.api.body import name_request
-from proctor_service.api.job_store import JobStore
 from proctor_service.errors import InvalidTask, SandboxLost
+from proctor_service.http.body import name_request
+from proctor_service.http.job_store import JobStore
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Sandboxes
 from proctor_service.scheduling.attempts import MOST_ATTEMPTS

@@ -17,11 +17,11 @@ from requests_under_way import asking
 from waits import WAIT_SECONDS
 
 from proctor_client import wire
-from proctor_service.api import body as bodies
-from proctor_service.api.compat.open_r1 import ExecuteBatch
-from proctor_service.api.compat.sandbox_fusion import RunCode
 from proctor_service.errors import InvalidRequest
-from proctor_service.scheduling.json_encoding import encode
+from proctor_service.features.compat.open_r1 import ExecuteBatch
+from proctor_service.features.compat.sandbox_fusion import RunCode
+from proctor_service.http import body as bodies
+from proctor_service.http.json_encoding import encode
 from proctor_service.settings import Settings
 
 

@@ -30,7 +30,7 @@ from rollout_requests import (
 from waits import WAIT_SECONDS
 
 from proctor_client import wire
-from proctor_service.api import body as bodies
+from proctor_service.http import body as bodies
 from proctor_service.settings import Settings
 
 # ---------------------------------------------------------------- the answer

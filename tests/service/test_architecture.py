@@ -76,7 +76,7 @@ def test_only_the_composition_root_knows_a_concrete_backend() -> None:
         for name in imports_of(path)
         if name.startswith(concrete)
     }
-    assert knowing <= {"app.py", "cli/doctor.py", "workers/__main__.py"}
+    assert knowing <= {"app.py", "cli/doctor.py", "features/replicas/judge_processes/__main__.py"}
 
 
 def test_the_top_level_is_small() -> None:

@@ -20,8 +20,14 @@ from waits import WAIT_SECONDS
 from proctor_client import wire
 from proctor_client.tasks.task import Task
 from proctor_service.cli.console import plain
-from proctor_service.cli.judging import BATCH, BATCH_CHARACTERS, Attempt, _batches, attempts
 from proctor_service.errors import SandboxLost
+from proctor_service.features.evaluation.judging import (
+    BATCH,
+    BATCH_CHARACTERS,
+    Attempt,
+    _batches,
+    attempts,
+)
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Sandboxes
 from proctor_service.settings import Settings

@@ -23,8 +23,8 @@ import proctor_service.sandbox.backends
 from proctor_service.cli.failures import Trouble
 from proctor_service.cli.temporary import temporary_service
 from proctor_service.errors import StartError
+from proctor_service.http.server import browser_url
 from proctor_service.sandbox.interface import Check
-from proctor_service.serving.server import browser_url
 from proctor_service.settings import Settings, unknown_variables
 
 pytestmark = pytest.mark.usefixtures("no_settings")
@@ -251,7 +251,7 @@ def test_a_redis_that_is_away_is_told_at_the_start(caplog: pytest.LogCaptureFixt
 def test_a_service_with_a_journal_says_where_its_pages_are(
     fields: dict[str, Any], url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO", "proctor_service.serving")
+    caplog.set_level("INFO", "proctor_service.http")
     settings = Settings(journal=SecretStr(f"sqlite:///{tmp_path / 'journal.db'}"), **fields)
     with running_service(settings) as service:
         port = service.url.rpartition(":")[2]
@@ -268,7 +268,7 @@ def test_the_address_of_a_page_is_one_for_a_browser(host: str, url: str) -> None
 
 
 def test_a_service_without_a_journal_has_no_pages(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "proctor_service.serving")
+    caplog.set_level("INFO", "proctor_service.http")
     with running_service(Settings()):
         pass
     assert not [line for line in caplog.messages if line.startswith("console: ")]
@@ -298,7 +298,7 @@ import proctor_service.app
 from proctor_service.__main__ import main
 from proctor_service.api import health
 from proctor_service.errors import StartError
-from proctor_service.journal.recorder import Recorder
+from proctor_service.features.journal.recorder import Recorder
 
 class Unclosable(NoBackend):
     async def open(self):

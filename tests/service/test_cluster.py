@@ -16,9 +16,9 @@ from sandbox_server import problem
 from scripted_sandboxes import FakeBackend
 from waits import WAIT_SECONDS
 
-from proctor_service.api import body
-from proctor_service.cluster import FORWARDED, Identity, forwarding
 from proctor_service.errors import StartError
+from proctor_service.features.replicas import FORWARDED, Identity, forwarding
+from proctor_service.http import body
 from proctor_service.settings import Settings
 
 NDJSON = {"Accept": "application/x-ndjson"}

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from proctor_service.api.compat import packed_tests
-from proctor_service.api.compat.packed_tests import unpacked
 from proctor_service.errors import InvalidRequest
+from proctor_service.features.compat import packed_tests
+from proctor_service.features.compat.packed_tests import unpacked
 
 PLAIN: list[Any] = [
     "assert f(1) == 2",

@@ -37,9 +37,9 @@ def test_every_setting_is_listed() -> None:
 
 
 def test_every_metric_is_listed() -> None:
-    from proctor_service.observability.metrics import Metrics
+    from proctor_service.observe.metrics import Metrics
 
-    folder = ROOT / "service" / "proctor_service" / "observability"
+    folder = ROOT / "service" / "proctor_service" / "observe"
     code = "".join((folder / name).read_text() for name in ("metrics.py", "collectors.py"))
     names = set(re.findall(r'"(proctor_[a-z_]+)"', code))
     documented = set(re.findall(r"`(proctor_[a-z_]+)`", README.read_text()))

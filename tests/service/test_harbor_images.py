@@ -10,7 +10,7 @@ from command_line import proctor
 
 from proctor_client.harbor import HarborTask, read_tasks
 from proctor_service.cli.failures import Trouble
-from proctor_service.cli.harbor_images import build_images
+from proctor_service.features.environments.cli.harbor_images import build_images
 
 BUILDAH = """#!/bin/sh
 echo "$@" >> {log}

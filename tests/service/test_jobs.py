@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from waits import WAIT_SECONDS
 
-from proctor_service.api import jobs
-from proctor_service.api.body import name_request
-from proctor_service.api.job_store import JobStore
-from proctor_service.api.jobs import Job, Value, job_of, value_of
 from proctor_service.errors import Cancelled, JudgeFailed, SandboxLost
+from proctor_service.http import jobs
+from proctor_service.http.body import name_request
+from proctor_service.http.job_store import JobStore
+from proctor_service.http.jobs import Job, Value, job_of, value_of
 
 NAMES = [name_request("t", str(number), b"body") for number in range(3)]
 

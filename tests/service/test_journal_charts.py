@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proctor_service.journal.pages import charts, drawing, placing, scales
+from proctor_service.features.journal.pages import charts, drawing, placing, scales
 
 HOSTILE = '</svg><script>alert(1)</script>" onload="x" \u202e\x00\ud800\ufffe&amp;'
 NOW = 1_772_900_000.0

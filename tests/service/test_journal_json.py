@@ -16,10 +16,10 @@ from pydantic_core import from_json
 from proctor_client import wire
 from proctor_client._answers import parse_model
 from proctor_client.wire import CallsGrader, long_integers
-from proctor_service.api.journal import answers
 from proctor_service.errors import NotFound, NotReplayable, SandboxLost
 from proctor_service.evaluate import Origin, Outcome
-from proctor_service.journal.json_texts import (
+from proctor_service.features.journal.answering import answers
+from proctor_service.features.journal.json_texts import (
     dump,
     encoded_text,
     for_answer,
@@ -27,11 +27,11 @@ from proctor_service.journal.json_texts import (
     member,
     parsed_if_short,
 )
-from proctor_service.journal.reading import parsed
-from proctor_service.journal.replay import request_json, submission_of
+from proctor_service.features.journal.reading import parsed
+from proctor_service.features.journal.replay import request_json, submission_of
+from proctor_service.features.rollouts.trajectory import Plan, Task, Trajectory
+from proctor_service.http.json_encoding import encode
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.rollout.trajectory import Plan, Task, Trajectory
-from proctor_service.scheduling.json_encoding import encode
 
 ODD_TEXTS = (
     "\ud800", r"\ud800", r"\uD800", "\\", '\\"', "a\\", "\U0001f600", "\ud83dx", "x\ude00", "\t",
@@ -94,7 +94,7 @@ def nothing_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(text) < 1000, "a stored text is parsed"
         return loads(text, *rest)
 
-    monkeypatch.setattr("proctor_service.journal.reading.json.loads", short)
+    monkeypatch.setattr("proctor_service.features.journal.reading.json.loads", short)
 
 
 def long_submission() -> Submission:

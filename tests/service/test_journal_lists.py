@@ -13,8 +13,8 @@ from journal_store import FAILED, PASSED, Under, item, opened
 
 from proctor_service.errors import DeadlinePassed, SandboxLost
 from proctor_service.evaluate import Item, Origin, Outcome
-from proctor_service.journal import filters
-from proctor_service.journal.filters import Filter
+from proctor_service.features.journal import filters
+from proctor_service.features.journal.filters import Filter
 from proctor_service.judge.submission import Judgement
 
 COUNT = 400

@@ -14,10 +14,10 @@ from command_line import proctor
 from journals import Evaluated, written
 
 from proctor_service.errors import DeadlinePassed
-from proctor_service.journal.address import checked
-from proctor_service.journal.pages.render import Templates
-from proctor_service.journal.pages.report import report_html
-from proctor_service.journal.reading import Reader
+from proctor_service.features.journal.address import checked
+from proctor_service.features.journal.pages.render import Templates
+from proctor_service.features.journal.pages.report import report_html
+from proctor_service.features.journal.reading import Reader
 from proctor_service.judge.submission import Judgement
 
 pytestmark = pytest.mark.usefixtures("no_settings")

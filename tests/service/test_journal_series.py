@@ -12,8 +12,8 @@ from journal_store import FAILED, PASSED, Under, item
 
 from proctor_service.errors import SandboxLost
 from proctor_service.evaluate import Item, Origin, Outcome
-from proctor_service.journal import figures
-from proctor_service.journal.series import MOST_STEPS, MOST_TIMES, WIDTHS_SECONDS
+from proctor_service.features.journal import figures
+from proctor_service.features.journal.series import MOST_STEPS, MOST_TIMES, WIDTHS_SECONDS
 from proctor_service.judge.submission import Judgement
 
 BEGUN = 1_700_000_000.0

@@ -20,16 +20,16 @@ from sqlalchemy import event
 from proctor_client.wire import StdioCase, StdioGrader
 from proctor_service.errors import SandboxLost, StartError
 from proctor_service.evaluate import Item, NoCode, Origin, Outcome
-from proctor_service.journal.address import checked
-from proctor_service.journal.entry import Entries
-from proctor_service.journal.filters import Filter
-from proctor_service.journal.reading import Reader, parsed
-from proctor_service.journal.rows import TEXT_AGE_SECONDS
-from proctor_service.journal.schema import metadata
-from proctor_service.journal.store import Store
+from proctor_service.features.journal.address import checked
+from proctor_service.features.journal.entry import Entries
+from proctor_service.features.journal.filters import Filter
+from proctor_service.features.journal.reading import Reader, parsed
+from proctor_service.features.journal.rows import TEXT_AGE_SECONDS
+from proctor_service.features.journal.schema import metadata
+from proctor_service.features.journal.store import Store
+from proctor_service.features.rollouts.trajectory import Plan, Task, Trajectory
+from proctor_service.http.json_encoding import encode
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.rollout.trajectory import Plan, Task, Trajectory
-from proctor_service.scheduling.json_encoding import encode
 
 
 def test_the_migrations_make_the_tables_of_the_schema(under: Under) -> None:

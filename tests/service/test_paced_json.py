@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proctor_service.scheduling import paced_json
-from proctor_service.scheduling.paced_json import PacedJson
+from proctor_service.http import paced_json
+from proctor_service.http.paced_json import PacedJson
 from proctor_service.scheduling.pacer import Pacer
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)

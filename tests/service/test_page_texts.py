@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from proctor_client import wire
-from proctor_service.journal.pages import graders, shown
+from proctor_service.features.journal.pages import graders, shown
 
 ANY = st.text(st.characters(codec=None), max_size=300)
 

@@ -8,8 +8,8 @@ import pytest
 from event_loop import until
 from harness import exec_request, running_service
 
-from proctor_service.api.health import Readiness
 from proctor_service.errors import NoSandboxInTime, SandboxLost, SandboxUnavailable
+from proctor_service.http.health import Readiness
 from proctor_service.sandbox.local.pool import Pool
 from proctor_service.settings import Settings
 

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from proctor_service.guest.session.retained import Rule
-from proctor_service.judge.graders.harbor import (
+from proctor_service.features.environments.harbor import (
     ARTIFACTS,
     OWN_FOLDERS,
     ImageDefaults,
     verifier_variables,
 )
+from proctor_service.guest.session.retained import Rule
 
 PATH = "/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/bin:/bin:/go/bin"
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from proctor_service.errors import InvalidRequest, PolicyUnavailable
-from proctor_service.rollout.addresses import (
+from proctor_service.features.rollouts.addresses import (
     allowed_addresses,
     check_url,
     resolve_by_system,

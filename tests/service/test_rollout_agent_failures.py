@@ -12,9 +12,9 @@ from waits import WAIT_SECONDS
 
 from proctor_client.wire import Agent
 from proctor_service.errors import DeadlinePassed, JudgeFailed, PolicyUnavailable
-from proctor_service.rollout.policy import ContextExceeded
-from proctor_service.rollout.tools import Workplace
-from proctor_service.rollout.trajectory import Plan
+from proctor_service.features.rollouts.policy import ContextExceeded
+from proctor_service.features.rollouts.tools import Workplace
+from proctor_service.features.rollouts.trajectory import Plan
 
 
 @pytest.mark.parametrize("agent", [REFINE, tools()])

@@ -10,7 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from proctor_service.rollout.json_schema import MOST_LEVELS, TooLarge, schema_problem, violation
+from proctor_service.features.rollouts.json_schema import (
+    MOST_LEVELS,
+    TooLarge,
+    schema_problem,
+    violation,
+)
 
 QUERY: dict[str, Any] = {
     "type": "object",

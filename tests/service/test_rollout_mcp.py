@@ -15,7 +15,7 @@ from rollout_requests import request
 from rollout_world import World, calls, submits, tools
 
 from proctor_service.errors import McpUnavailable, StartError
-from proctor_service.rollout.mcp import McpServers, McpTools
+from proctor_service.features.rollouts.mcp import McpServers, McpTools
 from proctor_service.settings import Settings
 from proctor_service.settings.mcp_servers import McpServer, parse_mcp_servers
 

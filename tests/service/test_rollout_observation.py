@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from proctor_client.wire import Failure
 from proctor_service.errors import SandboxLost
+from proctor_service.features.rollouts.observation import Observation, feedback, observe, tail
 from proctor_service.judge.submission import Judgement
-from proctor_service.rollout.observation import Observation, feedback, observe, tail
 from proctor_service.sandbox.interface import Ended, Ending, Usage
 
 

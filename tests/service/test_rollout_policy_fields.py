@@ -21,7 +21,7 @@ from policy_server import (
 )
 from rollout_requests import CODE, Row, ask, request, task
 
-from proctor_service.rollout.reply import reply_of
+from proctor_service.features.rollouts.reply import reply_of
 from proctor_service.settings import Settings
 
 TOOLS = {"kind": "tools", "max_turns": 3}

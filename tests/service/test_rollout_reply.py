@@ -13,7 +13,7 @@ from openai.types.chat.chat_completion import Choice
 from policy_server import completion
 
 from proctor_service.errors import PolicyUnavailable
-from proctor_service.rollout.reply import (
+from proctor_service.features.rollouts.reply import (
     LEAST_RANDOM_KEY,
     LONG_CHARACTERS,
     Reply,

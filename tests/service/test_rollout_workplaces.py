@@ -10,8 +10,6 @@ from typing import Any, cast
 import pytest
 
 from proctor_client.wire import ExecGrader, ToolsAgent
-from proctor_service.api.sandboxes import workplaces as module
-from proctor_service.api.sandboxes.workplaces import workplaces
 from proctor_service.errors import (
     Busy,
     Cancelled,
@@ -26,10 +24,12 @@ from proctor_service.errors import (
     SandboxNotFound,
     SandboxUnavailable,
 )
-from proctor_service.rollout.tools import Workplace
-from proctor_service.rollout.trajectory import Plan, Task
+from proctor_service.features.rollouts import workplaces as module
+from proctor_service.features.rollouts.tools import Workplace
+from proctor_service.features.rollouts.trajectory import Plan, Task
+from proctor_service.features.rollouts.workplaces import workplaces
 from proctor_service.sandbox.interface import Command, Limits
-from proctor_service.sessions import Order, Registry
+from proctor_service.sandboxes import Order, Registry
 
 LIMITS = Limits(1, 1, 64, 64, 8, 8)
 

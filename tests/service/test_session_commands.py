@@ -115,7 +115,7 @@ def test_a_command_leaves_a_line_in_the_log_and_not_its_text(
         with pytest.raises(ProctorServiceError):
             await house.run(kept, "true")
 
-    with caplog.at_level(logging.DEBUG, "proctor_service.sessions"):
+    with caplog.at_level(logging.DEBUG, "proctor_service.sandboxes"):
         run(test)
     line, lost = [record for record in caplog.records if record.message == "a command ended"]
     assert vars(lost)["ending"] == "sandbox_stopped"

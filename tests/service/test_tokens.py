@@ -16,9 +16,9 @@ from starlette.routing import Route
 from waits import WAIT_SECONDS
 
 from fault_rig.processes import Process
-from proctor_service.api.console.policy import is_page
-from proctor_service.api.middleware import OPEN_PATHS
 from proctor_service.app import build_app
+from proctor_service.features.journal.console.policy import is_page
+from proctor_service.http.middleware import OPEN_PATHS
 from proctor_service.settings import Settings
 
 RED, BLUE = "red-token-0123456789", "blue-token-0123456789"

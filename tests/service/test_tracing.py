@@ -22,7 +22,7 @@ from pydantic import SecretStr
 from proctor_client import Client
 from proctor_service.errors import JudgeFailed
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.observability.tracing import current_ids
+from proctor_service.observe.tracing import current_ids
 from proctor_service.sandbox.interface import Sandboxes
 from proctor_service.settings import Settings
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from proctor_service.observability.logs import configure_logging
+from proctor_service.observe.logs import configure_logging
 
 
 @contextmanager

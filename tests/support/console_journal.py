@@ -10,11 +10,11 @@ from journals import DOUBLE, FAILED, GRADER, LIMITS, PASSED, Evaluated
 
 from proctor_client.wire import AssertsGrader, Failure, ToolsAgent
 from proctor_service.errors import DeadlinePassed, JudgeFailed
-from proctor_service.journal.entry import Entries, Record
+from proctor_service.features.journal.entry import Entries, Record
+from proctor_service.features.rollouts.trajectory import Plan, Task, Trajectory
+from proctor_service.http.json_encoding import encode
 from proctor_service.judge.submission import Judgement
-from proctor_service.rollout.trajectory import Plan, Task, Trajectory
 from proctor_service.sandbox.interface import Usage
-from proctor_service.scheduling.json_encoding import encode
 
 JOB, OTHER_JOB = "run/17 a", "warm-up"
 STEPS = 12

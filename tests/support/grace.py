@@ -10,8 +10,9 @@ from contextlib import contextmanager, suppress
 import pytest
 from waits import WAIT_SECONDS
 
-from proctor_service.serving import lifecycle, server
-from proctor_service.serving.lifecycle import AppState
+from proctor_service import lifecycle
+from proctor_service.http import server
+from proctor_service.lifecycle import AppState
 
 _ANSWERING_SECONDS = 2 * WAIT_SECONDS
 _LOOK_SECONDS = 0.01

@@ -21,7 +21,9 @@ from waits import WAIT_SECONDS
 
 from proctor_service.app import Server, build_app, make_server
 from proctor_service.evaluate import Judge
+from proctor_service.http import server as server_module
 from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.lifecycle import AppState
 from proctor_service.sandbox.interface import (
     Backend,
     Limits,
@@ -30,8 +32,6 @@ from proctor_service.sandbox.interface import (
     StatefulSandbox,
     Traits,
 )
-from proctor_service.serving import server as server_module
-from proctor_service.serving.lifecycle import AppState
 from proctor_service.settings import Settings
 
 _PAUSE_SECONDS = 0.005

@@ -13,12 +13,12 @@ from sqlalchemy import Connection
 
 from proctor_client.wire import AssertsGrader
 from proctor_service.evaluate import Item, Origin, Outcome
-from proctor_service.journal.address import checked
-from proctor_service.journal.database import connect
-from proctor_service.journal.entry import Entries, Record
-from proctor_service.journal.filters import Filter
-from proctor_service.journal.reading import Reader, Row, parsed
-from proctor_service.journal.store import Store
+from proctor_service.features.journal.address import checked
+from proctor_service.features.journal.database import connect
+from proctor_service.features.journal.entry import Entries, Record
+from proctor_service.features.journal.filters import Filter
+from proctor_service.features.journal.reading import Reader, Row, parsed
+from proctor_service.features.journal.store import Store
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Limits
 

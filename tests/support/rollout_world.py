@@ -16,12 +16,12 @@ from waits import WAIT_SECONDS
 from proctor_client.wire import Agent, AssertsGrader, RefineAgent, Tool, ToolsAgent
 from proctor_service.errors import FileMissing, FileRefused
 from proctor_service.evaluate import Item, NoCode, Outcome
+from proctor_service.features.rollouts.agent import Player
+from proctor_service.features.rollouts.reply import Reply, reply_of
+from proctor_service.features.rollouts.tools import Workplace
+from proctor_service.features.rollouts.trajectory import JsonObject, Plan, Task, Trajectory
 from proctor_service.judge.assemble import NOTHING, Around
 from proctor_service.judge.submission import Judgement
-from proctor_service.rollout.agent import Player
-from proctor_service.rollout.reply import Reply, reply_of
-from proctor_service.rollout.tools import Workplace
-from proctor_service.rollout.trajectory import JsonObject, Plan, Task, Trajectory
 from proctor_service.sandbox.interface import Command, Ended, Limits, Usage
 from proctor_service.settings.mcp_servers import McpServer
 

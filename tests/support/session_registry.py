@@ -13,9 +13,9 @@ from scripted_sandboxes import ROOMY, FakeBackend
 from waits import WAIT_SECONDS
 
 from proctor_service.sandbox.interface import Command
+from proctor_service.sandboxes import Bounds, Order, Registry, Session
 from proctor_service.scheduling.deadlines import Deadlines
 from proctor_service.scheduling.queue import FairQueue
-from proctor_service.sessions import Bounds, Order, Registry, Session
 
 BOUNDS = Bounds(live=200, remembered=100, remembered_seconds=600.0, file_bytes=1000)
 ORDER = Order("t", ROOMY)

@@ -11,8 +11,8 @@ import time
 from typing import Any
 
 from proctor_service.codec.decoding import Decoder
-from proctor_service.workers.__main__ import build
-from proctor_service.workers.process import run
+from proctor_service.features.replicas.judge_processes.__main__ import build
+from proctor_service.features.replicas.judge_processes.process import run
 
 SLOW = "a value that takes long to read"
 SECONDS = 10.0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor_service.sandbox.environments.interpreters import OLDEST, Python, installed
+from proctor_service.features.environments.interpreters import OLDEST, Python, installed
 
 DEFAULT = Path("/proc/self/exe").resolve()
 """The interpreter of the tests itself, which is in no virtual environment."""

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from host_image import image_layer
 
-from proctor_service.sandbox.environments import images
-from proctor_service.sandbox.environments.built import BuiltEnvironment
+from proctor_service.features.environments import images
+from proctor_service.features.environments.built import BuiltEnvironment
 from proctor_service.settings.environments import Environment
 
 VARIABLES = {"PATH": "/usr/local/bin:/usr/bin:/bin"}

@@ -18,7 +18,7 @@ from proctor_service.cli.version import service_version
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command: its module in this package, the function there, and the line in the list of commands.
+    """A command: its module in this service, the function there, and the line in the list of commands.
 
     `is_group`: the function returns further commands as a Typer app.
     """
@@ -31,7 +31,7 @@ class Command:
     def load(self, name: str) -> Any:
         """Return the command itself under this name, for Typer."""
         with friendly(), paused_collector():  # Ctrl-C may come during the import
-            function = getattr(import_module(f"{__name__}.{self.module}"), self.function)
+            function = getattr(import_module(f"proctor_service.{self.module}"), self.function)
         app = typer.Typer()
         app.callback()(_no_options)
         if self.is_group:
@@ -44,60 +44,60 @@ class Command:
 COMMANDS: Mapping[str, Command] = MappingProxyType(
     {
         "serve": Command(
-            "serve",
+            "cli.serve",
             "serve",
             "Run the service until Ctrl-C or SIGTERM; running work may finish within the grace period.",
         ),
         "doctor": Command(
-            "doctor",
+            "cli.doctor",
             "doctor",
             "Show the protections and languages of this machine. Status 1: isolation is incomplete.",
         ),
         "eval": Command(
-            "evaluation",
+            "features.evaluation.evaluation",
             "evaluation",
             "Judge the problems of a file or of a data set: completions, or the reference solutions.",
         ),
         "audit": Command(
-            "audit",
+            "features.evaluation.audit",
             "audit",
             "Find errors in a data set: failing references, and flaky or vacuous tests.",
         ),
         "demo": Command(
-            "demo",
+            "cli.demo",
             "demo",
             "Judge a handful of completions, right and wrong, and show their rewards.",
         ),
         "replay": Command(
-            "replay",
+            "features.journal.cli.replay",
             "replay",
             "Judge all recorded evaluations of a job again, and list the rewards that changed.",
         ),
         "go-cache": Command(
-            "go_cache",
+            "features.languages.go_cache",
             "go_cache",
             "Compile Go's standard library into a build cache for all sandboxes: PROCTOR_GO_CACHE.",
         ),
         "bench": Command(
-            "bench",
+            "cli.bench",
             "benches",
             "Measure rewards per second and the latency of batches of 1, 10, 100 and 1,000.",
             is_group=True,
         ),
         "sandboxes": Command(
-            "sandboxes",
+            "cli.sandboxes",
             "sandboxes",
             "List and stop the sandboxes that keep their state.",
             is_group=True,
         ),
         "journal": Command(
-            "journal",
+            "features.journal.cli.journal",
             "journal",
             "Look at what was judged, as the journal has recorded it.",
             is_group=True,
         ),
         "env": Command(
-            "environments",
+            "features.environments.cli.environments",
             "environments",
             "Build and check environments: an interpreter with packages, by name.",
             is_group=True,

@@ -21,9 +21,9 @@ from rich.table import Column, Table
 from proctor_client import Client
 from proctor_service.cli.console import aside, screen
 from proctor_service.cli.failures import Trouble, friendly
-from proctor_service.cli.hacks import hacks
 from proctor_service.cli.target import AllowDegraded, Url, client_errors, connected
 from proctor_service.cli.version import service_version
+from proctor_service.features.evaluation.hacks import hacks
 
 SIZES = (1, 10, 100, 1000)
 FLOOR_SECONDS = 2

@@ -26,10 +26,10 @@ from dataclasses import dataclass
 from itertools import product
 
 from proctor_client.wire import Code, Extract, Grader
+from proctor_service.features.languages.joining import joined
 from proctor_service.judge.definitions import continued, with_definition, without_last_lines
 from proctor_service.judge.extract import answer_of, extract
 from proctor_service.judge.fences import tidy
-from proctor_service.judge.joining import joined
 from proctor_service.judge.syntax import syntax_tree
 from proctor_service.settings.languages import PYTHON
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
-from proctor_service.judge.joining import GO_IMPORT, joined
+from proctor_service.features.languages.joining import GO_IMPORT, joined
 
 _KEYWORDS = r"(?:function|fun|func|def|sub|fn)\s+"
 _ARROW = r"\s*(?::[^=\n]{1,100})?=\s*(?:async\s*)?(?:function\b|\([^()]*\)[^=\n]{0,100}=>|\w+\s*=>)"

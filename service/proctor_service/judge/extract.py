@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from proctor_client.queries import without_special_tokens
 from proctor_client.wire import Extract, ExtractRule
-from proctor_service.judge import other_texts, python_texts
+from proctor_service.features.languages import other_texts
+from proctor_service.judge import python_texts
 from proctor_service.judge.fences import OPENED, blocks_of, fences_of, first_end, is_unpaired, tidy
 from proctor_service.settings.languages import LANGUAGES, PYTHON, PYTHON_ALIASES
 

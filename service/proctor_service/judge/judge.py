@@ -19,20 +19,14 @@ from proctor_client.wire import (
 )
 from proctor_service.codec.limits import MAX_LINE_BYTES, ValueTooLarge
 from proctor_service.errors import InvalidTask, JudgeFailed
+from proctor_service.features.environments import harbor
+from proctor_service.features.languages import programs, runners
+from proctor_service.features.languages.compilers import Compilers
 from proctor_service.judge.analysis.formulas import NotDecidable
 from proctor_service.judge.analysis.levels import Analysis, analyse
 from proctor_service.judge.analysis.process import analyse_apart
 from proctor_service.judge.control import second_run
-from proctor_service.judge.graders import (
-    asserts_calls,
-    asserts_test_sandbox,
-    calls,
-    harbor,
-    in_process,
-    programs,
-    runners,
-)
-from proctor_service.judge.graders.compilers import Compilers
+from proctor_service.judge.graders import asserts_calls, asserts_test_sandbox, calls, in_process
 from proctor_service.judge.rest import with_rest
 from proctor_service.judge.run import JobTooLong, Unfit
 from proctor_service.judge.submission import Judgement, Submission, integrity_of, test_count

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from proctor_service.errors import StartError
-from proctor_service.sandbox.environments.built import NO_ENVIRONMENTS, Environments
+from proctor_service.features.environments.built import NO_ENVIRONMENTS, Environments
 from proctor_service.sandbox.interface import Backend, Check
 from proctor_service.sandbox.local import (
     LocalBackend,
@@ -30,7 +30,7 @@ def make_backend(
     """
     if settings.backend == "aviato":
         with _needing_the_sdk():
-            from proctor_service.sandbox import aviato
+            from proctor_service.features import aviato
         return aviato.AviatoBackend(aviato.make_plan(settings, share, environments))
     plan = make_plan(settings, share, environments)
     refuse_without_isolation(plan, settings.allow_degraded)
@@ -56,7 +56,7 @@ def doctor(settings: Settings) -> list[Check]:
     """Return the checks of the chosen backend: the protections present and missing."""
     if settings.backend == "aviato":
         with _needing_the_sdk():
-            from proctor_service.sandbox import aviato
+            from proctor_service.features import aviato
         return aviato.examine(aviato.make_plan(settings))
     return list(make_plan(settings).checks)
 

@@ -8,7 +8,7 @@
     [environments.nginx]
     image = "oci:/srv/images/nginx:1.27"
 
-`sandbox/environments` builds them; this module only reads the file.
+`features/environments` builds them; this module only reads the file.
 """
 
 from __future__ import annotations

@@ -15,5 +15,5 @@ class _LeftThreads(ThreadPoolExecutor):
 
 def leave_threads() -> None:
     """Let the running event loop end while its threads work. Then call `end_process` of
-    `serving/process_end.py`."""
+    `http/process_end.py`."""
     asyncio.get_running_loop().set_default_executor(_LeftThreads())

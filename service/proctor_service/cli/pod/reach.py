@@ -19,8 +19,8 @@ from proctor_service.cli.pod.pod_check import (
     PodCheck,
 )
 from proctor_service.errors import StartError
-from proctor_service.journal.address import checked
-from proctor_service.journal.database import connect
+from proctor_service.features.journal.address import checked
+from proctor_service.features.journal.database import connect
 from proctor_service.settings import Settings
 
 ANSWER_SECONDS = 5.0

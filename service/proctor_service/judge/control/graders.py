@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from proctor_client.wire import AssertsGrader, CommandGrader, ExecGrader, Grader, PytestGrader
+from proctor_service.features.languages import grammar_suites
+from proctor_service.features.languages.grammar_suites import Text, Written
+from proctor_service.features.languages.grammar_tables import GRAMMARS
+from proctor_service.features.languages.runner_tools import RUNNER_LANGUAGES
 from proctor_service.guest.same_process.pytest_reporter import SETTINGS, files_to_collect
 from proctor_service.judge.analysis.suite import parse_suite
-from proctor_service.judge.control import grammar_suites
 from proctor_service.judge.control.expectations import Dialect, Draw, Expectation, changed, clear
-from proctor_service.judge.control.grammar_suites import Text, Written
-from proctor_service.judge.control.grammar_tables import GRAMMARS
 from proctor_service.judge.control.python_literals import PYTHON
 from proctor_service.judge.control.python_suites import Module, Suite, expectations, words_of
-from proctor_service.judge.graders.runner_tools import RUNNER_LANGUAGES
 from proctor_service.judge.submission import Submission
 from proctor_service.judge.syntax import syntax_tree
 

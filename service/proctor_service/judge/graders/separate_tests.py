@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 
-from proctor_service.judge.joining import (
+from proctor_service.features.languages.joining import (
     GO_IMPORT,
     GO_PACKAGE,
     REQUIRE,

@@ -20,9 +20,9 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
 from proctor_service.errors import SandboxLost, SandboxUnavailable, StartError
-from proctor_service.sandbox.environments.starting import Starts
-from proctor_service.sandbox.environments.watched import WatchedFolders, watched
-from proctor_service.sandbox.environments.within import InEnvironment
+from proctor_service.features.environments.starting import Starts
+from proctor_service.features.environments.watched import WatchedFolders, watched
+from proctor_service.features.environments.within import InEnvironment
 from proctor_service.sandbox.interface import Limits, Sandbox, Sandboxes, StatefulSandbox, Traits
 from proctor_service.sandbox.linux.poller import Poller
 from proctor_service.sandbox.local.cgroups import Group, Groups

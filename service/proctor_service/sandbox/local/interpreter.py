@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from proctor_service.errors import StartError
-from proctor_service.sandbox.environments import default_python
+from proctor_service.features.environments import default_python
 from proctor_service.settings import Settings
 from proctor_service.settings.environments import read_environments
 

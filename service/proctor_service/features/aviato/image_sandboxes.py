@@ -1,0 +1,315 @@
+"""Sandboxes of one image at Aviato: its probe, its code, its warm pool, and the leases."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import cwsandbox
+
+from proctor_service.errors import SandboxUnavailable, StartError
+from proctor_service.features.aviato import bundle
+from proctor_service.features.aviato.bundle import Image, Protections
+from proctor_service.features.aviato.checks import checks_of
+from proctor_service.features.aviato.execution import Execution
+from proctor_service.features.aviato.failures import failure_of, meaning_of
+from proctor_service.features.aviato.gateway import Gateway, Remote
+from proctor_service.features.aviato.plan import Order, Plan
+from proctor_service.features.aviato.pool import Pool
+from proctor_service.features.aviato.quota import Quota
+from proctor_service.features.aviato.sandbox import AviatoSandbox
+from proctor_service.features.aviato.stateful import AviatoStatefulSandbox
+from proctor_service.features.environments.starting import Users
+from proctor_service.sandbox.interface import Check, Limits, Sandbox, Spent, StatefulSandbox, Traits
+
+_log = logging.getLogger(__name__)
+_TRIES = 3
+_USERS = 4000  # number of user ids in use, counted from the first
+_WATCH_SECONDS = 30.0
+_SETTLE_SECONDS = 2.0
+_AWAY = ("unavailable:", "capacity:")  # failures of the gateway, not of the sandbox
+_PATIENCE_SECONDS = 15.0
+_PAUSE_SECONDS = 0.2
+
+
+@dataclass(slots=True)
+class Told:
+    """Callbacks for the metrics: seconds of a creation, reason of a failure, cost of a sandbox."""
+
+    created: Callable[[float], None] = lambda seconds: None
+    failed: Callable[[str], None] = lambda reason: None
+    spent: Spent = lambda payer, seconds, dollars: None
+
+
+class ImageSandboxes(Users):
+    """Implements `sandbox.interface.Sandboxes` for the image of a plan. Open before use."""
+
+    def __init__(self, plan: Plan, gateway: Gateway, quota: Quota, told: Told) -> None:
+        super().__init__()
+        self._plan = plan
+        self._gateway = gateway
+        self._quota = quota
+        self._told = told
+        self._image: Image | None = None
+        self._traits = Traits("aviato", allows_network=True)
+        self._pool = Pool(
+            plan, plan.pool_shape, self._make, quota, lambda *spent: told.spent(*spent)
+        )
+        self._closing: set[asyncio.Task[None]] = set()
+        self._uses = 0
+        self._kept = 0
+
+    @property
+    def traits(self) -> Traits:
+        """Languages and tools of the image, and the missing protections; known after `probe`."""
+        return self._traits
+
+    @property
+    def image(self) -> Image:
+        """Content of the image; known after `probe`."""
+        assert self._image is not None
+        return self._image
+
+    # ------------------------------------------------------------ lifecycle
+
+    async def probe(self) -> None:
+        """Inspect the image in a sandbox unused by submissions.
+
+        Raises SandboxUnavailable, StartError, and the SDK's exceptions.
+        """
+        await self._quota.acquire(self._plan.start_seconds, self._plan.price)
+        try:
+            async with self._quota.creating():
+                remote = await self._gateway.create(self._plan.warm_order(self._plan.pool_shape))
+            try:
+                self._image = image = await self._inspected(remote)
+            finally:
+                await remote.stop()
+        finally:
+            self._quota.release(self._plan.price)
+        self._traits = Traits(
+            name="aviato",
+            degraded=tuple(c.name for c in self.checks() if c.guards and not c.ok),
+            languages=("python", *image.languages),
+            allows_network=True,
+            tools=(image.tools_place,) if image.tools else (),
+        )
+
+    def start(self) -> None:
+        """Start filling the pool."""
+        self._pool.start()
+        self.last_used_at = time.monotonic()
+
+    async def open(self) -> None:
+        """Fill the pool. Raises SandboxUnavailable if not a single sandbox is ready in time."""
+        await self._pool.open()
+
+    async def close(self) -> None:
+        """Stop all sandboxes, after those whose lease has just ended."""
+        if self._closing:
+            await asyncio.wait(self._closing)
+        await self._pool.close()
+
+    def census(self) -> dict[str, int]:
+        """Return the number of sandboxes by state; `ready` is the level of the pool."""
+        census = self._pool.census()
+        return {**census, "kept": self._kept, "leased": census["leased"] - self._kept}
+
+    def give_up_one(self) -> bool:
+        """Stop a ready sandbox in the background; False if nobody can do without one."""
+        return self._pool.give_up_one()
+
+    def checks(self) -> tuple[Check, ...]:
+        """Return the checks of the sandboxes; known after `probe`."""
+        return checks_of(self.image, self._plan)
+
+    # ------------------------------------------------------------ leases
+
+    @contextlib.asynccontextmanager
+    async def lease(self, limits: Limits) -> AsyncIterator[Sandbox]:
+        """Lease a fresh sandbox; see `Backend.lease`."""
+        with self.in_use():
+            remote, execution = await self._fresh(limits)
+            try:
+                yield AviatoSandbox(f"sb_{remote.id}", execution, self._plan.flood_bytes)
+            finally:
+                closing = asyncio.get_running_loop().create_task(self._finish(remote, execution))
+                self._closing.add(closing)
+                closing.add_done_callback(self._closing.discard)
+
+    async def _finish(self, remote: Remote, execution: Execution) -> None:
+        """Clean up after a lease, in the background, since the result need not wait."""
+        try:
+            await execution.close(_SETTLE_SECONDS)
+        finally:
+            if self._plan.reuse and execution.reported:
+                self._pool.give_back(remote)
+            else:
+                self._pool.stop(remote)
+
+    @contextlib.asynccontextmanager
+    async def open_stateful(
+        self, limits: Limits, tags: Sequence[str] = ()
+    ) -> AsyncIterator[StatefulSandbox]:
+        """Lease a stateful sandbox; see `Backend.open_stateful`."""
+        plan, uid = self._plan, self._next_user()
+        opened = self._pool.open_stateful(plan.kept_order(limits, tags))
+        with self.in_use():
+            async with opened as remote:
+                sandbox = AviatoStatefulSandbox(
+                    f"sb_{remote.id}",
+                    limits,
+                    plan.flood_bytes,
+                    partial(self._again, remote, uid),
+                )
+                self._kept += 1
+                watch = asyncio.create_task(self._watch(remote, sandbox))
+                try:
+                    yield sandbox
+                finally:
+                    self._kept -= 1
+                    watch.cancel()
+                    sandbox.kill()
+
+    async def _fresh(self, limits: Limits) -> tuple[Remote, Execution]:
+        """Return a sandbox and its supervisor, whose first answer is the health check.
+
+        Raises SandboxUnavailable.
+        """
+        pool = self._pool
+        seconds = self._plan.call_seconds(limits.all_cpu_seconds + limits.all_wall_seconds)
+        failure = SandboxUnavailable("unhealthy")
+        for _ in range(_TRIES):
+            remote = await pool.lease(self._plan.shape(limits))
+            try:
+                return remote, await self._supervisor(remote, self._next_user(), True, seconds)
+            except SandboxUnavailable as error:
+                failure = error
+                _log.warning("a sandbox was not fit for use", extra={"why": error.message})
+                pool.stop(remote)
+            except BaseException:
+                pool.stop(remote)
+                raise
+        raise failure
+
+    @contextlib.asynccontextmanager
+    async def _again(self, remote: Remote, uid: int, seconds: float) -> AsyncIterator[Execution]:
+        call_seconds = self._plan.call_seconds(seconds)
+        execution = await self._supervisor(remote, uid, False, call_seconds)
+        try:
+            yield execution
+        finally:
+            await execution.close(_SETTLE_SECONDS)
+
+    async def _supervisor(self, remote: Remote, uid: int, fresh: bool, seconds: float) -> Execution:
+        """Return a supervisor after its first answer; retries while the gateway is unavailable.
+
+        Retries are safe, since no program has run yet.
+        """
+        image, pause = self.image, _PAUSE_SECONDS
+        deadline = time.monotonic() + min(_PATIENCE_SECONDS, self._plan.start_seconds)
+        while True:
+            try:
+                execution, protections = await self._start_supervisor(
+                    remote, image, uid, fresh, seconds
+                )
+                break
+            except SandboxUnavailable as failure:
+                away = failure.message.startswith(_AWAY)
+                if not away or time.monotonic() > deadline:
+                    raise
+            await asyncio.sleep(pause)
+            pause *= 2
+        if protections != image.protections:
+            await execution.close()
+            raise SandboxUnavailable(
+                f"unhealthy: {protections}, and not {image.protections} as the first one"
+            )
+        return execution
+
+    async def _start_supervisor(
+        self, remote: Remote, image: Image, uid: int, fresh: bool, seconds: float
+    ) -> tuple[Execution, Protections]:
+        command = image.command(self._plan.python, uid, fresh)
+        # The call's timeout starts before the isolation is set up, which may take a while.
+        process = remote.exec(command, seconds + self._plan.start_seconds)
+        execution = Execution(process, self._told.failed)
+        try:
+            return execution, Protections(**await execution.hello(self._plan.start_seconds))
+        except BaseException:
+            await execution.close()
+            raise
+
+    async def _watch(self, remote: Remote, sandbox: AviatoStatefulSandbox) -> None:
+        """Detect the loss of a stateful sandbox between two commands."""
+        while True:
+            await asyncio.sleep(_WATCH_SECONDS)
+            with contextlib.suppress(Exception):  # the gateway failed, not the sandbox
+                if not await remote.lives():
+                    sandbox.lose("not_running: the sandbox is gone")
+
+    # ------------------------------------------------------------ creation
+
+    async def _make(self, order: Order) -> Remote:
+        """Return a sandbox with all files for submissions. Raises SandboxUnavailable."""
+        began = time.monotonic()
+        try:
+            remote = await self._gateway.create(order)
+        except SandboxUnavailable as failure:
+            self._told.failed(failure.message.partition(":")[0])
+            raise
+        try:
+            await _install_runtime(remote, self.image)
+        except BaseException as error:
+            await remote.stop()
+            if isinstance(error, Exception):
+                self._told.failed(meaning_of(error).reason)
+                raise failure_of(error, "start") from error
+            raise
+        self._told.created(time.monotonic() - began)
+        return remote
+
+    async def _inspected(self, remote: Remote) -> Image:
+        plan = self._plan
+        variables = [f"{name}={value}" for name, value in plan.variables.items()]
+        command = [*(["env", *variables] if variables else []), plan.python, "-c", bundle.PROBE]
+        process = remote.exec(command, plan.start_seconds)
+        assert process.stdin is not None
+        question = await asyncio.to_thread(bundle.question, plan.languages)
+        with contextlib.suppress(cwsandbox.SandboxExecutionError):  # the ending says more
+            await process.stdin.write(question)
+        answer = await process
+        if answer.returncode != 0:
+            raise StartError(f"{plan.image} will not do: {answer.stderr.strip()[-500:]}")
+        secrets = tuple(secret.shown_as for secret in plan.options.secrets)
+        image = await asyncio.to_thread(
+            bundle.understand, answer.stdout_bytes, plan.languages, plan.variables, secrets
+        )
+        await _install_runtime(remote, image)
+        execution, protections = await self._start_supervisor(
+            remote, image, plan.first_uid, True, plan.start_seconds
+        )
+        await execution.close()
+        if not protections.own_user and not plan.allow_degraded:
+            raise StartError(
+                f"commands in {plan.image} do not run as root, so a submission would have the rights "
+                "of what supervises it: choose another image, or start with --allow-degraded"
+            )
+        return replace(image, protections=protections)
+
+    # ------------------------------------------------------------ helpers
+
+    def _next_user(self) -> int:
+        """Return a new user id per use: without namespaces, users separate processes and files."""
+        self._uses += 1
+        return self._plan.first_uid + self._uses % _USERS
+
+
+async def _install_runtime(remote: Remote, image: Image) -> None:
+    for path, data in image.files.items():
+        await remote.write_file(path, data)

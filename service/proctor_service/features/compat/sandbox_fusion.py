@@ -1,0 +1,294 @@
+"""SandboxFusion's /run_code, /run_jupyter and /v1/ping, as used by verl and tinker-cookbook.
+
+The routes run a program and return its output; the client judges. An exit with code 0 always gives
+code 0, even if the program skipped its tests: only `/submit` separates tests from code
+(`sandbox_fusion_submit.py`).
+
+verl retries a 504, and treats every other failure as a failure of the program. So a failure of the
+service is a 504, sent before verl's deadline of compile + run + 10 s. `SandboxError` means an
+impossible request.
+"""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Mapping
+from functools import partial
+from typing import Annotated, Any, TypeAlias
+
+from fastapi import APIRouter
+from pydantic import BeforeValidator, Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from proctor_client.wire.base import few_entries
+from proctor_service.errors import Failure, InvalidRequest, Refusal
+from proctor_service.features.compat.cells import MOST_CELLS, Cell, Kernel, reported
+from proctor_service.features.compat.form import PREFIX, Form, answered, documented, limits
+from proctor_service.features.compat.handler import ClientProfile, CompatHandler, RequestContext
+from proctor_service.features.compat.program_runner import Program
+from proctor_service.http.problems import problem
+from proctor_service.judge.run import text_of
+from proctor_service.sandbox.interface import Ended
+
+JOB = "sandbox_fusion"
+DEFAULT_SECONDS = 10.0
+SPARE_SECONDS = 8.0  # part of the 10 s that verl waits beyond both timeouts
+OUTPUT_KB = 8192
+MOST_FILES = 1000
+PYTEST = "pytest"
+TEST_FILE = "test_solution.py"
+NO_PYTEST = 113  # unused by pytest as an exit code
+NOT_HERE = 127  # exit code of a compile command that lacks something
+PYTEST_RUNNER = f"""\
+import sys
+try:
+    import pytest
+except ImportError:
+    sys.exit({NO_PYTEST})
+sys.exit(pytest.main(["-p", "no:cacheprovider", {TEST_FILE!r}]))
+"""
+KILLED = -9
+MESSAGES: Mapping[str, str] = {
+    "memory_limit": "it used more memory than it may",
+    "output_limit": "it wrote more than it may",
+}
+
+
+Files: TypeAlias = Annotated[dict[str, str | None], BeforeValidator(few_entries)]
+
+
+class RunCode(Form):
+    """Body of /run_code. Files are base64 by path; `memory_limit_MB` below 1 is the default."""
+
+    code: str
+    language: str = "python"
+    stdin: str = ""
+    compile_timeout: float = Field(DEFAULT_SECONDS, gt=0)
+    run_timeout: float = Field(DEFAULT_SECONDS, gt=0)
+    memory_limit_MB: int = -1
+    files: Files = Field({}, max_length=MOST_FILES)
+    fetch_files: list[str] = Field([], max_length=MOST_FILES)
+
+
+class RunJupyter(Form):
+    """Body of /run_jupyter. `cell_timeout` 0: only `total_timeout` counts."""
+
+    cells: list[str] = Field(max_length=MOST_CELLS)
+    cell_timeout: float = Field(0.0, ge=0, allow_inf_nan=False)
+    total_timeout: float = Field(45.0, gt=0)
+    memory_limit_MB: int = -1
+    kernel: str = "python3"
+    files: Files = Field({}, max_length=MOST_FILES)
+    fetch_files: list[str] = Field([], max_length=MOST_FILES)
+
+
+async def try_again(request: Request, asked: Any, error: Failure | Refusal) -> Response:
+    """Return a 504, the only status that verl retries."""
+    message = f"{error.reason}: {error.message}"
+    return problem(504, error.reason, message, retryable=True, more={"detail": message})
+
+
+RUN_CODE: ClientProfile[RunCode] = ClientProfile(
+    JOB, lambda asked: asked.compile_timeout + asked.run_timeout + SPARE_SECONDS, try_again
+)
+RUN_JUPYTER: ClientProfile[RunJupyter] = ClientProfile(
+    JOB, lambda asked: asked.total_timeout + SPARE_SECONDS, try_again
+)
+
+
+def answer(
+    status: str,
+    message: str = "",
+    *,
+    compiled: dict[str, Any] | None = None,
+    ran: dict[str, Any] | None = None,
+    sandbox_id: str | None = None,
+    files: Mapping[str, bytes] | None = None,
+) -> dict[str, Any]:
+    """Return SandboxFusion's RunCodeResponse."""
+    return {
+        "status": status,
+        "message": message,
+        "compile_result": compiled,
+        "run_result": ran,
+        "executor_pod_name": sandbox_id,
+        "files": _encoded(files or {}),
+    }
+
+
+def command_result(
+    seconds: float | None, return_code: int | None, stdout: str, stderr: str
+) -> dict[str, Any]:
+    """Return SandboxFusion's CommandRunResult; `return_code` None means a timeout."""
+    return {
+        "status": "TimeLimitExceeded" if return_code is None else "Finished",
+        "execution_time": seconds,
+        "return_code": return_code,
+        "stdout": stdout,
+        "stderr": stderr,
+    }
+
+
+async def _run_code(
+    handler: CompatHandler, asked: RunCode, context: RequestContext
+) -> dict[str, Any]:
+    settings = handler.machine.settings
+    by_pytest = asked.language == PYTEST
+    try:
+        language = handler.language("python" if by_pytest else asked.language)
+    except InvalidRequest as refused:
+        return answer("SandboxError", refused.message)
+    memory_mb = _memory_mb(asked.memory_limit_MB)
+    wanted = limits(settings, asked.run_timeout, memory_mb=memory_mb, output_kb=OUTPUT_KB)
+    files = _decoded(asked.files)
+    if by_pytest:
+        files[TEST_FILE] = asked.code.encode("utf-8", "surrogatepass")
+    program = Program(
+        source=PYTEST_RUNNER if by_pytest else asked.code,
+        language=language,
+        limits=handler.machine.limits(wanted, "limits"),
+        compile_seconds=min(asked.compile_timeout, settings.max_wall_seconds),
+        run_seconds=min(asked.run_timeout, settings.max_wall_seconds),
+        stdin=asked.stdin.encode("utf-8", "surrogatepass"),
+        files=files,
+        fetch=tuple(asked.fetch_files),
+        fetch_bytes=settings.max_file_mb << 20,
+    )
+    came = await handler.run(program, context)
+    last = came.ran or came.compiled
+    if by_pytest and last is not None and last.exit_code == NO_PYTEST:
+        return answer("SandboxError", "the sandbox has no pytest", sandbox_id=came.sandbox_id)
+    if came.ran is None and last is not None and last.exit_code == NOT_HERE:
+        return answer(
+            "SandboxError", f"the sandbox has no {asked.language}", sandbox_id=came.sandbox_id
+        )
+    good = last is not None and last.ending == "exited" and last.exit_code == 0
+    return answer(
+        "Success" if good else "Failed",
+        "" if last is None else MESSAGES.get(last.ending, ""),
+        compiled=_result(came.compiled),
+        ran=_result(came.ran),
+        sandbox_id=came.sandbox_id,
+        files=came.files,
+    )
+
+
+async def _run_jupyter(
+    handler: CompatHandler, kernel: Kernel, asked: RunJupyter, context: RequestContext
+) -> dict[str, Any]:
+    if asked.kernel != "python3":
+        message = f"kernel: no {asked.kernel[:100]!r} here, only: python3"
+        return _notebook("SandboxError", message, None, [], None, {})
+    program = kernel.program(
+        handler.machine,
+        asked.cells,
+        asked.total_timeout,
+        cell_seconds=asked.cell_timeout,
+        memory_mb=_memory_mb(asked.memory_limit_MB),
+        files=_decoded(asked.files),
+        fetch=asked.fetch_files,
+    )
+    came = await handler.run(program, context)
+    cells = reported(came, len(asked.cells))
+    driver = _result(came.ran)
+    if driver is not None:
+        driver["stdout"] = ""  # the cells already contain these reports
+    good = driver is not None and driver["return_code"] == 0 and len(cells) == len(asked.cells)
+    message = "" if came.ran is None else MESSAGES.get(came.ran.ending, "")
+    return _notebook(
+        "Success" if good else "Failed", message, driver, cells, came.sandbox_id, came.files
+    )
+
+
+def _notebook(
+    status: str,
+    message: str,
+    driver: dict[str, Any] | None,
+    cells: list[Cell],
+    sandbox_id: str | None,
+    files: Mapping[str, bytes],
+) -> dict[str, Any]:
+    return {
+        "status": status,
+        "message": message,
+        "driver": driver,
+        "cells": [cell.model_dump(exclude={"value"}) for cell in cells],
+        "executor_pod_name": sandbox_id,
+        "files": _encoded(files),
+    }
+
+
+def _result(ended: Ended | None) -> dict[str, Any] | None:
+    if ended is None:
+        return None
+    usage = ended.usage
+    seconds = min(usage.wall_seconds, usage.cpu_seconds + usage.idle_seconds)
+    out, err = text_of(ended.stdout), text_of(ended.stderr)
+    return command_result(round(seconds, 6), _return_code(ended), out, err)
+
+
+def _return_code(ended: Ended) -> int | None:
+    """Return the return code as Python's subprocess does: minus the signal.
+
+    None for a timeout; after any other limit a code other than 0.
+    """
+    if ended.ending in ("cpu_limit", "wall_limit"):
+        return None
+    if ended.signal is not None:
+        return -ended.signal
+    return ended.exit_code if ended.ending == "exited" else ended.exit_code or KILLED
+
+
+def _memory_mb(asked: int) -> int | None:
+    return asked if asked > 0 else None
+
+
+def _decoded(files: Mapping[str, str | None]) -> dict[str, bytes]:
+    found = {}
+    for path, data in files.items():
+        if data is None:
+            continue
+        try:
+            found[path] = binascii.a2b_base64(data)
+        except ValueError:  # binascii.Error, or characters beyond ASCII
+            raise InvalidRequest(f"files: {ascii(path)[:200]} is not base64") from None
+    return found
+
+
+def _encoded(files: Mapping[str, bytes]) -> dict[str, str]:
+    return {path: binascii.b2a_base64(data, newline=False).decode() for path, data in files.items()}
+
+
+RUN_CODE_EXAMPLE = {"code": "print(int(input()) * 2)", "language": "python", "stdin": "21\n"}
+RUN_CODE_ANSWER = answer("Success", ran=command_result(0.004, 0, "42\n", ""), sandbox_id="sb_17")
+CELL_ANSWER = {"stdout": "", "stderr": "", "display": [{"text/plain": "42"}], "error": []}
+
+
+def sandbox_fusion_routes(handler: CompatHandler) -> APIRouter:
+    """Return the routes for running code, and the ping."""
+    routes = APIRouter(prefix=PREFIX)
+    kernel = Kernel()
+
+    @routes.post("/run_code", **documented(RunCode, RUN_CODE_EXAMPLE, RUN_CODE_ANSWER, 504))
+    async def run_code(request: Request) -> Response:
+        """SandboxFusion: runs a program, and returns its output."""
+        return await handler.serve(request, RunCode, partial(_run_code, handler), RUN_CODE)
+
+    driver = command_result(0.004, 0, "", "")
+    jupyter_answer = _notebook("Success", "", driver, [], "sb_17", {}) | {"cells": [CELL_ANSWER]}
+
+    @routes.post(
+        "/run_jupyter", **documented(RunJupyter, {"cells": ["6 * 7"]}, jupyter_answer, 504)
+    )
+    async def run_jupyter(request: Request) -> Response:
+        """SandboxFusion: runs the cells of a notebook in order."""
+        do = partial(_run_jupyter, handler, kernel)
+        return await handler.serve(request, RunJupyter, do, RUN_JUPYTER)
+
+    @routes.get("/v1/ping", responses=answered("pong"))
+    async def ping() -> str:
+        """SandboxFusion: answers while the service runs."""
+        return "pong"
+
+    return routes

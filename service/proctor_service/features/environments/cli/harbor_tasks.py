@@ -1,0 +1,122 @@
+"""`proctor eval --format harbor`: reference solutions of Harbor tasks, or nothing, and the reward."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+
+from proctor_client import Client, Sandbox, SandboxTimeoutError, wire
+from proctor_client.harbor import HarborTask, HarborTaskError, files_of, read_tasks
+from proctor_client.tasks.task import Task
+from proctor_service.cli.console import aside
+from proctor_service.cli.failures import Trouble, settings_from
+from proctor_service.errors import StartError
+from proctor_service.features.environments.cli.harbor_images import build_images
+from proctor_service.features.evaluation.judging import Attempt
+
+AGENT_SECONDS = 600.0
+"""Time of a reference solution whose task sets none."""
+_MOST_AT_ONCE = 4
+_SOLVE = (
+    "mkdir -p /logs/agent /logs/verifier /logs/artifacts; chmod -R 755 /solution; "
+    "exec /solution/solve.sh"
+)
+
+
+def load(folder: Path, limit: int | None, *, empty: bool) -> list[HarborTask]:
+    """Return the tasks of a folder. Raises Trouble for a task without a reference solution."""
+    try:
+        tasks = read_tasks(folder)[:limit]
+    except HarborTaskError as error:
+        raise Trouble(str(error)) from None
+    for task in tasks:
+        if not empty and not (task.solution / "solve.sh").is_file():
+            raise Trouble(f"{task.folder}: no solution/solve.sh; give --empty to judge nothing")
+    return tasks
+
+
+def own_environments(tasks: Sequence[HarborTask]) -> Mapping[str, str]:
+    """Build the environments of tasks for a service of this command; return its variables.
+
+    Environments of PROCTOR_ENVIRONMENTS are used as they are. Raises Trouble and StartError.
+    """
+    settings = settings_from()
+    if settings.environments is not None:
+        return {}
+    from proctor_service.features.environments import Store, default_python, environments_folder
+    from proctor_service.settings.environments import read_environments
+
+    folder = environments_folder(settings)
+    images = folder.parent / "harbor"
+    text = build_images(tasks, images, print_step)
+    # Another command may run at the same time, with other tasks.
+    file = images / f"environments-{hashlib.sha256(text.encode()).hexdigest()[:16]}.toml"
+    file.write_text(text, encoding="utf-8")
+    store, python = Store(folder), default_python(settings)
+    for name, definition in read_environments(file).items():
+        try:
+            store.build(name, definition, python, print_step)
+        except StartError as error:
+            raise Trouble(f"environment {name}: {error}") from None
+    return {"PROCTOR_ENVIRONMENTS": str(file)}
+
+
+def evaluated(
+    client: Client, tasks: Sequence[HarborTask], *, job: str, empty: bool
+) -> Iterator[tuple[Attempt, wire.Result]]:
+    """Yield each task with its result in order of completion.
+
+    Raises Trouble for an environment that the service does not have, and ProctorError.
+    """
+    known = {each.name for each in client.environments().environments}
+    for task in tasks:
+        if task.environment not in known:
+            raise Trouble(
+                f"{task.folder}: the service has no environment {task.environment}: build it with "
+                "proctor env harbor, then proctor env build"
+            )
+    with ThreadPoolExecutor(_MOST_AT_ONCE) as pool:
+        running = {
+            pool.submit(_evaluate, client, task, job=job, empty=empty): task for task in tasks
+        }
+        try:
+            for done in as_completed(running):
+                task = running[done]
+                yield Attempt(Task(id=task.id, place=str(task.folder)), ""), done.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _evaluate(client: Client, task: HarborTask, *, job: str, empty: bool) -> wire.Result:
+    said = ""
+    with client.sandbox(environment=task.environment, job=job) as sandbox:
+        if not empty:
+            for path, data in files_of(task.solution).items():
+                sandbox.write_file(f"/solution/{path}", data)
+            said = _solve(sandbox, task)
+        result = sandbox.grade(task.grader)
+    if said and result.error is None and result.verdict != "passed":
+        return result.model_copy(update={"message": f"{said} {result.message}".strip()})
+    return result
+
+
+def _solve(sandbox: Sandbox, task: HarborTask) -> str:
+    """Run the reference solution; return a text about its end if it has failed."""
+    variables = {"DEBIAN_FRONTEND": "noninteractive", **task.solution_variables}
+    assigned = " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items())
+    seconds = task.timeout_seconds or AGENT_SECONDS
+    try:
+        ended = sandbox.exec(["sh", "-c", f"export {assigned}; {_SOLVE}"], timeout_seconds=seconds)
+    except SandboxTimeoutError:
+        return f"solve.sh took longer than {seconds:g} s."
+    if ended.exit_code == 0:
+        return ""
+    return f"solve.sh ended with {ended.exit_code}: {ended.stderr[-500:] or ended.stdout[-500:]}"
+
+
+def print_step(line: str) -> None:
+    """Print a line about the progress of a build."""
+    aside().print(line, style="dim", markup=False, soft_wrap=True)

@@ -1,0 +1,107 @@
+"""Folders of the store: each is named by a key, and complete once it has this name."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from proctor_service.errors import StartError
+from proctor_service.features.environments import locks
+from proctor_service.features.environments.packages import Progress
+
+_KEY = re.compile(r"[0-9a-f]{32}")
+_FOLDER = re.compile(r"([0-9a-f]{32})(\.\w{1,16}\.part)?")
+_FOLDER_MODE, _PARENT_MODE = 0o755, 0o700
+
+
+class Folders:
+    """Folders with contents, below one folder. Several processes may change them at the same time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def all(self) -> list[Path]:
+        """Return the folders of finished and of unfinished builds. Raises StartError."""
+        try:
+            return sorted(each for each in self.folder.iterdir() if each.is_dir())
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise StartError(f"{self.folder} cannot be read: {reason(error)}") from None
+
+    def finished(self) -> list[Path]:
+        """Return the folders of finished builds. Raises StartError."""
+        return [each for each in self.all() if _KEY.fullmatch(each.name)]
+
+    def unwanted(self, keep: Callable[[str], bool]) -> dict[str, list[Path]]:
+        """Return, by key, the folders whose names are not kept. Raises StartError, OSError."""
+        found: dict[str, list[Path]] = {}
+        for file in (self.folder / "locks").glob("*"):
+            if _KEY.fullmatch(file.name):
+                found[file.name] = []
+        for folder in self.all():
+            match = _FOLDER.fullmatch(folder.name)
+            if match is not None and not keep(folder.name):
+                found.setdefault(match[1], []).append(folder)
+        return found
+
+    def lock(self, key: str) -> Path:
+        """Return the lock file of a key."""
+        return self.folder / "locks" / key
+
+    @contextmanager
+    def building(self, key: str, progress: Progress) -> Iterator[None]:
+        """Be the only one who builds this key, and remove what killed builds have left.
+
+        Raises OSError.
+        """
+        self.folder.parent.mkdir(_PARENT_MODE, parents=True, exist_ok=True)
+        if not self.folder.exists():
+            self.folder.mkdir(exist_ok=True)
+            self.folder.chmod(_FOLDER_MODE)
+        (self.folder / "locks").mkdir(_PARENT_MODE, exist_ok=True)
+        with locks.exclusive(self.lock(key), progress):
+            for each in self.all():
+                match = _FOLDER.fullmatch(each.name)
+                if match is not None and match[1] == key and match[2]:
+                    shutil.rmtree(each, ignore_errors=True)
+            yield
+
+    @contextmanager
+    def filling(self, key: str, name: str) -> Iterator[Path]:
+        """Make a temporary folder for environment `name`; it gets its key's name after the block.
+
+        `building` is held. Raises StartError if the folder before is in use, and OSError.
+        """
+        part = Path(tempfile.mkdtemp(prefix=f"{key}.", suffix=".part", dir=self.folder))
+        try:
+            yield part
+            os.sync()  # the name must not outlast a crash that the contents do not
+            folder = self.folder / key
+            if folder.exists():
+                with locks.unused(folder) as is_unused:
+                    if not is_unused:
+                        raise StartError(
+                            f"environment {name} is in use by a service: stop it first"
+                        )
+                    self.remove(folder)
+            part.rename(folder)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+
+    def remove(self, folder: Path) -> None:
+        """Remove a folder; if that is interrupted, its name says that it is incomplete."""
+        if _KEY.fullmatch(folder.name):
+            part = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", suffix=".part", dir=self.folder))
+            folder = folder.rename(part)
+        shutil.rmtree(folder)
+
+
+def reason(error: OSError) -> str:
+    """Return the file and the reason of an error."""
+    return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)

@@ -1,0 +1,80 @@
+"""The environments of a service that starts: all of them are built, and stay so until it ends."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from proctor_service.errors import StartError
+from proctor_service.features.environments.built import (
+    BuiltEnvironment,
+    Environments,
+    from_interpreter,
+    from_reference,
+    interpreter_of,
+)
+from proctor_service.features.environments.interpreters import default_python
+from proctor_service.features.environments.store import Store, environments_folder
+from proctor_service.settings import Settings
+from proctor_service.settings.environments import (
+    DEFAULT,
+    NOT_WITH_IMAGE,
+    Environment,
+    read_environments,
+)
+
+
+def load_environments(settings: Settings, held: ExitStack) -> Environments:
+    """Return the environments of the settings; `held` keeps them from being removed. Blocks.
+
+    Raises StartError for one that is not built or cannot be used, and says how to mend it.
+    """
+    definitions = read_environments(settings.environments)
+    for path, name in settings.compat_environments.items():
+        if name not in (DEFAULT, *definitions):
+            known = ", ".join((DEFAULT, *definitions))
+            raise StartError(f"PROCTOR_COMPAT_ENVIRONMENTS {path}: no {name!r}, only: {known}")
+    loaded: dict[str, BuiltEnvironment] = {}
+    for name, definition in definitions.items():
+        if settings.backend == "aviato":
+            _check_remote(name, definition, settings)
+            loaded[name] = from_reference(name, definition)
+            continue
+        _check(name, definition, settings)
+        store = Store(environments_folder(settings))
+        built = store.built(name, definition, default_python(settings))
+        held.enter_context(store.in_use(built))
+        loaded[name] = built
+    return loaded
+
+
+def default_environment(settings: Settings) -> BuiltEnvironment | None:
+    """Return the default environment, as far as this machine has it; blocks. Raises StartError."""
+    if settings.backend == "aviato":
+        return None
+    definition = Environment()
+    python = interpreter_of(DEFAULT, definition, default_python(settings))
+    return from_interpreter(DEFAULT, definition, python)
+
+
+def _check_remote(name: str, definition: Environment, settings: Settings) -> None:
+    where = f"PROCTOR_ENVIRONMENTS {settings.environments}: environments.{name}"
+    if not definition.image:
+        also = next((each for each in NOT_WITH_IMAGE if getattr(definition, each)), "no image")
+        raise StartError(
+            f"{where}: an environment at Aviato is an image of a registry, and this one has {also}"
+        )
+    if definition.image.startswith(("oci:", "docker-archive:")):
+        raise StartError(
+            f"{where}.image: Aviato fetches images from a registry, and {definition.image} is a file "
+            "of this machine"
+        )
+
+
+def _check(name: str, definition: Environment, settings: Settings) -> None:
+    where = f"PROCTOR_ENVIRONMENTS {settings.environments}: environments.{name}"
+    for path in definition.paths:
+        if not path.is_dir():
+            raise StartError(f"{where}.paths: {path} is no folder")
+    for language in definition.languages or ():
+        if language not in settings.languages and language != "python":
+            raise StartError(f"{where}.languages: no {language!r} is known")

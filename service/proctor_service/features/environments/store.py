@@ -1,0 +1,298 @@
+"""Built environments in folders that are named by their contents.
+
+    FOLDER/KEY/venv              virtual environment
+    FOLDER/KEY/manifest.json     its requirements, interpreter, packages and time
+    FOLDER/KEY/files.json        size of each file, to find damage
+    FOLDER/KEY/rootfs, image.json  file system of an image, and its configuration (`images.py`)
+    FOLDER/KEY.RANDOM.part/      an environment during its build, or during its removal
+    FOLDER/locks/KEY
+
+The key is a digest of the requirements, the interpreter and the platform, so environments with the same
+packages share a folder. A folder gets its final name when it is complete, and is never changed
+afterwards. All functions block: builds for minutes, others for as long as interpreters take to start.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from proctor_service.errors import StartError
+from proctor_service.features.environments import locks
+from proctor_service.features.environments.built import (
+    BuiltEnvironment,
+    damage_of,
+    from_folder,
+    from_image,
+    from_interpreter,
+    interpreter_of,
+    preload_problems_in,
+)
+from proctor_service.features.environments.folders import Folders, reason
+from proctor_service.features.environments.images import build_image, key_of_image, read_image
+from proctor_service.features.environments.interpreters import Python, find_interpreter
+from proctor_service.features.environments.manifest import (
+    Manifest,
+    key_of,
+    make_readable,
+    python_in,
+    read_manifest,
+    requirements_of,
+    size_bytes,
+    write_file_list,
+    write_manifest,
+)
+from proctor_service.features.environments.packages import (
+    Progress,
+    import_problems,
+    install,
+    installed_packages,
+    preload_problems,
+)
+from proctor_service.settings import Settings
+from proctor_service.settings.environments import Environment
+from proctor_service.settings.state_folder import NoStateFolder, state_folder
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A folder of the store. `manifest` is None for a folder that is incomplete or damaged."""
+
+    key: str
+    folder: Path
+    manifest: Manifest | None
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """A folder that no environment uses. `is_busy`: it is in use or being built, and remains."""
+
+    folder: Path
+    size_bytes: int
+    requirements: tuple[str, ...]
+    is_busy: bool = False
+
+
+def environments_folder(settings: Settings) -> Path:
+    """Return the folder of the store. Raises StartError without a home."""
+    if settings.environments_folder is not None:
+        return settings.environments_folder.absolute()
+    try:
+        return state_folder() / "environments"
+    except NoStateFolder as error:
+        raise StartError(f"{error}; set PROCTOR_ENVIRONMENTS_FOLDER") from None
+
+
+class Store:
+    """Environments in a folder. Several processes may use, build and prune at the same time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._folders = Folders(folder)
+
+    def built(self, name: str, definition: Environment, default_python: Path) -> BuiltEnvironment:
+        """Return an environment that was built before. Raises StartError; the message says why not."""
+        if definition.image:
+            image = read_image(self.folder / key_of_image(definition.image))
+            if image is None:
+                raise StartError(_not_built(name, "is not built"))
+            return from_image(name, definition, image)
+        python = interpreter_of(name, definition, default_python)
+        if not definition.requirements:
+            return from_interpreter(name, definition, python)
+        key = key_of(definition, python)
+        folder = self.folder / key
+        manifest = read_manifest(folder)
+        if manifest is None:
+            why = "is damaged" if folder.exists() else self._why_missing(definition, python)
+            raise StartError(_not_built(name, why))
+        return from_folder(name, definition, python, folder, manifest)
+
+    def build(
+        self,
+        name: str,
+        definition: Environment,
+        default_python: Path,
+        progress: Progress = lambda line: None,
+        rebuild: bool = False,
+    ) -> BuiltEnvironment:
+        """Build an environment, or check the one that was built before; return it.
+
+        `progress` gets lines of text. `rebuild`: replace one that was built before. Raises
+        StartError, and then leaves no new folder.
+        """
+        if definition.image:
+            try:
+                image = build_image(self._folders, name, definition.image, progress, rebuild)
+            except OSError as error:
+                raise StartError(f"environment {name} cannot be built: {reason(error)}") from None
+            return from_image(name, definition, image)
+        python = interpreter_of(name, definition, default_python)
+        if not definition.requirements:
+            _refuse(name, preload_problems(python.executable, definition.preload, definition.env))
+            return from_interpreter(name, definition, python)
+        key = key_of(definition, python)
+        try:
+            with self._folders.building(key, progress):
+                folder = self.folder / key
+                manifest = None if rebuild else read_manifest(folder)
+                if manifest is None or damage_of(folder, definition, manifest):
+                    manifest = self._build(key, name, definition, python, progress)
+                else:
+                    _refuse(name, preload_problems_in(folder, definition))
+        except OSError as error:
+            raise StartError(f"environment {name} cannot be built: {reason(error)}") from None
+        return from_folder(name, definition, python, folder, manifest)
+
+    def check(self, name: str, definition: Environment, default_python: Path) -> list[str]:
+        """Import the packages of a built environment again; return a text for each problem."""
+        try:
+            built = self.built(name, definition, default_python)
+            if built.python is None:
+                return []
+            if built.folder is None:
+                return preload_problems(built.python, definition.preload, definition.env)
+            manifest = read_manifest(built.folder)
+            if manifest is None:
+                return [_not_built(name, "is not built")]
+            damage = damage_of(built.folder, definition, manifest)
+            return damage or preload_problems_in(built.folder, definition)
+        except StartError as error:
+            return [str(error)]
+
+    @contextmanager
+    def in_use(self, built: BuiltEnvironment) -> Iterator[None]:
+        """Keep `prune` and rebuilds from removing an environment. Raises StartError if it is gone."""
+        if built.folder is None:
+            yield
+            return
+        with ExitStack() as stack:
+            try:
+                is_there = stack.enter_context(locks.shared(built.folder))
+            except OSError:
+                is_there = False
+            if not is_there:
+                raise StartError(_not_built(built.name, "is not built"))
+            yield
+
+    def entries(self) -> list[Entry]:
+        """Return all folders of finished environments. Raises StartError."""
+        return [
+            Entry(each.name, each, read_manifest(each), size_bytes(each))
+            for each in self._folders.finished()
+        ]
+
+    def used_keys(self, definitions: Iterable[Environment], default_python: Path) -> set[str]:
+        """Return the keys of the folders that these environments use, for `prune`.
+
+        Without its interpreter an environment uses all folders with the same requirements.
+        """
+        used = set()
+        for definition in definitions:
+            if definition.image:
+                used.add(key_of_image(definition.image))
+            if not definition.requirements:
+                continue
+            try:
+                python = find_interpreter(definition.python, default_python)
+                used.add(key_of(definition, python))
+            except StartError:
+                same = requirements_of(definition)
+                used |= {
+                    e.key for e in self.entries() if e.manifest and e.manifest.requirements == same
+                }
+        return used
+
+    def prune(self, keep: Collection[str], dry_run: bool = False) -> list[Pruned]:
+        """Remove folders with other keys, and those of builds that were killed; return them.
+
+        Folders in use, and those of a running build, remain. `dry_run`: remove nothing. Raises
+        StartError.
+        """
+        pruned: list[Pruned] = []
+        try:
+            for key, folders in self._folders.unwanted(keep.__contains__).items():
+                pruned += self._prune(key, folders, dry_run)
+        except OSError as error:
+            raise StartError(f"{self.folder} cannot be pruned: {reason(error)}") from None
+        return pruned
+
+    def _prune(self, key: str, folders: list[Path], dry_run: bool) -> Iterator[Pruned]:
+        with locks.exclusive_if_free(self._folders.lock(key)) as is_free:
+            for folder in folders:
+                found = Pruned(folder, size_bytes(folder), _contents(folder))
+                with locks.unused(folder) as is_unused:
+                    if not (is_free and is_unused):
+                        yield Pruned(folder, found.size_bytes, found.requirements, is_busy=True)
+                        continue
+                    if not dry_run:
+                        self._folders.remove(folder)
+                yield found
+            if is_free and not dry_run and not (self.folder / key).exists():
+                self._folders.lock(key).unlink()
+
+    def _build(
+        self,
+        key: str,
+        name: str,
+        definition: Environment,
+        python: Python,
+        progress: Progress,
+    ) -> Manifest:
+        """Fill a temporary folder, and give it its final name. The lock is held."""
+        with self._folders.filling(key, name) as part:
+            requirements = requirements_of(definition)
+            try:
+                install(python.base, requirements, part / "venv", progress)
+                packages = installed_packages(python_in(part))
+            except StartError as error:
+                raise StartError(f"environment {name} cannot be built: {error}") from None
+            progress("importing the packages")
+            problems = import_problems(python_in(part), requirements, packages, definition.env)
+            _refuse(name, problems or preload_problems_in(part, definition))
+            manifest = Manifest(
+                requirements=requirements,
+                interpreter=str(python.base),
+                version=python.version,
+                abi=python.abi,
+                packages={each: packages[each].version for each in sorted(packages)},
+                built_at=time.time(),
+            )
+            write_file_list(part)
+            write_manifest(part, manifest)
+            make_readable(part)
+        return manifest
+
+    def _why_missing(self, definition: Environment, python: Python) -> str:
+        """Return a text that mentions an earlier interpreter of the same packages."""
+        for each in self._folders.finished():
+            manifest = read_manifest(each)
+            if manifest is not None and manifest.requirements == requirements_of(definition):
+                before = Path(manifest.interpreter)
+                if before == python.base or not before.exists():
+                    now = "is gone" if not before.exists() else f"is now {python.version}"
+                    return f"was built with {before} {manifest.version}, which {now}"
+                return (
+                    f"was built with {before} {manifest.version}, but its interpreter is now "
+                    f"{python.base} {python.version}"
+                )
+        return "is not built"
+
+
+def _contents(folder: Path) -> tuple[str, ...]:
+    """Return the requirements in a folder, or its image."""
+    manifest, image = read_manifest(folder), read_image(folder)
+    return manifest.requirements if manifest else (image.reference,) if image else ()
+
+
+def _refuse(name: str, problems: list[str]) -> None:
+    if problems:
+        raise StartError(f"environment {name} cannot be used: " + "\n".join(problems))
+
+
+def _not_built(name: str, why: str) -> str:
+    return f"environment {name} {why}: run `proctor env build {name}`"

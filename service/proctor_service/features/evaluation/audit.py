@@ -1,0 +1,250 @@
+"""`proctor audit`: find errors in a data set before training spends GPU hours.
+
+The audit judges every reference several times, and also check programs, which solve nothing. The
+cache is off, since a flaky test shows only in repeated runs.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Column, Table
+from rich.text import Text
+
+from proctor_client import Client, wire
+from proctor_client.tasks.forms import Format
+from proctor_client.tasks.task import Task
+from proctor_service.cli.console import aside, plain, print_list, progress, screen, write_json
+from proctor_service.cli.failures import TROUBLE, UNSOUND, Trouble, friendly
+from proctor_service.cli.problems import Dataset, Split, problems_of
+from proctor_service.cli.target import AllowDegraded, Url, client_errors, connected
+from proctor_service.cli.version import service_version
+from proctor_service.features.evaluation.checks import Check, checks_of
+from proctor_service.features.evaluation.judging import Attempt, judged
+from proctor_service.features.evaluation.reports import (
+    LEVELS,
+    TITLES,
+    Examined,
+    ProblemReport,
+    reading_of,
+)
+from proctor_service.features.evaluation.reports import report as report_of
+
+JOB = "audit"
+INK, BAND, LIMIT = "#1f4e79", "#9dc3e6", "#c00000"
+_UNASSEMBLED: Mapping[str, None] = {"answer": None, "prompt_code": None, "suffix_code": None}
+"""Check programs are whole programs."""
+
+
+def audit(
+    file: Annotated[
+        Path | None, typer.Argument(help="JSON lines or a JSON array, plain or .gz.")
+    ] = None,
+    form: Annotated[
+        Format | None, typer.Option("--format", help="What the rows are; default: what fits.")
+    ] = None,
+    dataset: Dataset = None,
+    split: Split = None,
+    repeat: Annotated[
+        int, typer.Option(min=1, max=1000, help="Judge each reference this many times.")
+    ] = 3,
+    url: Url = None,
+    json_path: Annotated[
+        Path | None, typer.Option("--json", help="Write a report with every result here.")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Write a plot of the references' CPU times here, a PNG.")
+    ] = None,
+    sample: Annotated[
+        int | None, typer.Option(min=1, help="Only so many problems, always the same ones.")
+    ] = None,
+    slow_seconds: Annotated[
+        float,
+        typer.Option("--slow", min=0.0, help="A reference above so many CPU seconds is slow."),
+    ] = 1.0,
+    show: Annotated[int, typer.Option(min=0, help="List this many of each kind at most.")] = 20,
+    allow_degraded: AllowDegraded = False,
+) -> None:
+    """Find errors in a data set: failing references, and flaky or vacuous tests.
+
+    Status 0: no finding would harm training. 1: at least one would. 2: the audit could not finish.
+    """
+    with friendly(), client_errors(), ExitStack() as stack:
+        if plot is not None:
+            check_plotting()
+        console = aside()
+        name, form, tasks = problems_of(file, dataset, form, split, None, console)
+        if sample is not None and sample < len(tasks):
+            tasks = random.Random(0).sample(tasks, sample)
+        client = stack.enter_context(connected(url, console, allow_degraded=allow_degraded))
+        started = time.monotonic()
+        examined = _examine(client, tasks, form, repeat, console)
+        reports = [
+            (each.task, report) for each in examined for report in each.reports(slow_seconds)
+        ]
+        out = screen()
+        _show(out, examined, reports, repeat, time.monotonic() - started, show)
+        if json_path is not None:
+            write_json(
+                json_path,
+                _report(dataset or str(file), form, repeat, slow_seconds, examined, reports),
+            )
+        if plot is not None:
+            seconds = [each.seconds for each in examined]
+            plot_times(seconds, slow_seconds, f"{name}, {repeat} runs each", plot)
+        _end(out, examined, reports)
+
+
+def _examine(
+    client: Client, tasks: Sequence[Task], form: Format, repeat: int, console: Console
+) -> list[Examined]:
+    """Judge references and check programs; return the results in the order of the tasks."""
+    examined = {task.place: Examined(task, reading=reading_of(task)) for task in tasks}
+    checks = {task.place: checks_of(task) for task in tasks}
+    # Run by run, so that time passes between the runs of a problem.
+    references = [
+        Attempt(task, task.reference, run)
+        for run in range(repeat)
+        for task in tasks
+        if task.reference is not None
+    ]
+    tries = [
+        Attempt(task.with_fields(_UNASSEMBLED), probe.program, number)
+        for task in tasks
+        for number, probe in enumerate(checks[task.place])
+    ]
+    with progress(console) as bar:
+        line = bar.add_task("references", total=len(references) + len(tries))
+        extract: wire.Extract = "auto" if form == "jsonl" else "none"
+        for attempt, result in judged(client, references, extract=extract, job=JOB, cache=False):
+            examined[attempt.task.place].reference.append(result)
+            bar.update(line, advance=1)
+        bar.update(line, description="probes")
+        for attempt, result in judged(client, tries, extract="none", job=JOB, cache=False):
+            probe: Check = checks[attempt.task.place][attempt.sample]
+            examined[attempt.task.place].checks[probe.name] = result
+            bar.update(line, advance=1)
+    return list(examined.values())
+
+
+def _show(
+    out: Console,
+    examined: Sequence[Examined],
+    reports: Sequence[tuple[Task, ProblemReport]],
+    repeat: int,
+    seconds: float,
+    most: int,
+) -> None:
+    counts = Counter(report.kind for _, report in reports)
+    references = sum(bool(each.reference) for each in examined)
+    table = Table.grid(padding=(0, 2))
+    table.add_row("problems", str(len(examined)))
+    table.add_row("references", f"{references}, judged {repeat} times each")
+    levels = Counter(each.level for each in examined)
+    if any(levels[level] for level in LEVELS):
+        said = ", ".join(f"{levels[level]} {level}" for level in LEVELS if levels[level])
+        table.add_row("levels", said)
+    controlled = sum(bool(each.reading and each.reading.clear_expectations) for each in examined)
+    table.add_row("with a clear expectation", f"{controlled}, for a negative control")
+    bearing = sum("negative_control" in each.fields for each in examined)
+    if bearing:
+        table.add_row("can bear", f'{bearing}, `"negative_control": "verdict"`')
+    for kind, title in TITLES.items():
+        style = "red" if counts[kind] and ProblemReport(kind, "").harms else ""
+        table.add_row(title, Text(str(counts[kind]), style=style))
+    table.add_row("time", f"{seconds:.1f} s")
+    out.print(table)
+    for kind, title in TITLES.items():
+        found = [(plain(t.id, 60), plain(each.detail)) for t, each in reports if each.kind == kind]
+        if kind != "no_reference":
+            columns = Column("problem", no_wrap=True), Column("what", overflow="fold")
+            print_list(out, title[0].upper() + title[1:], columns, found, most)
+
+
+def _report(
+    dataset: str,
+    form: Format,
+    repeat: int,
+    slow_seconds: float,
+    examined: Sequence[Examined],
+    reports: Sequence[tuple[Task, ProblemReport]],
+) -> dict[str, Any]:
+    counts = Counter(report.kind for _, report in reports)
+    return {
+        "dataset": dataset,
+        "format": form,
+        "repeat": repeat,
+        "slow_seconds": slow_seconds,
+        "proctor": service_version(),
+        "problems": len(examined),
+        "counts": {kind: counts[kind] for kind in TITLES},
+        "harmful": len({task.place for task, report in reports if report.harms}),
+        "tasks": report_of(examined, slow_seconds),
+    }
+
+
+def _end(
+    out: Console, examined: Sequence[Examined], reports: Sequence[tuple[Task, ProblemReport]]
+) -> None:
+    failures = [(each.task, failure) for each in examined for failure in each.failures]
+    if failures:
+        task, failure = failures[0]
+        why = failure.error.message if failure.error else ""
+        out.print(
+            f"\n{len(failures)} could not be judged, {task.id}: {plain(why)}",
+            markup=False,
+            style="red",
+        )
+        raise typer.Exit(TROUBLE)
+    if any(report.harms for _, report in reports):
+        raise typer.Exit(UNSOUND)
+    out.print("\nNothing was found that would harm training.")
+
+
+def check_plotting() -> None:
+    """Raise Trouble, with the name of the extra, if matplotlib is missing."""
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ImportError:
+        raise Trouble(
+            "a plot needs matplotlib: python -m pip install 'proctor-service[bench]'"
+        ) from None
+
+
+def plot_times(
+    runs: Sequence[Sequence[float]], slow_seconds: float, title: str, path: Path
+) -> None:
+    """Plot the CPU times of each problem in seconds, fastest problem first.
+
+    Each problem has a line for the range of its runs, and a point for the fastest run.
+    """
+    from matplotlib.figure import Figure
+
+    ranked = sorted((each for each in runs if each), key=min)
+    fastest = [max(min(each), 1e-4) for each in ranked]
+    slowest = [max(max(each), 1e-4) for each in ranked]
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    axes = figure.subplots()
+    places = range(1, len(ranked) + 1)
+    axes.vlines(places, fastest, slowest, color=BAND, linewidth=1.5, label="all runs")
+    axes.plot(places, fastest, ".", color=INK, markersize=4, label="fastest run")
+    axes.axhline(slow_seconds, color=LIMIT, linewidth=1, linestyle="--", label="slow")
+    axes.set_yscale("log")
+    axes.set_xlabel("problems, by time")
+    axes.set_ylabel("CPU seconds")
+    axes.set_title(title)
+    axes.legend(frameon=False)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    try:
+        figure.savefig(path, format="png", dpi=130)
+    except OSError as error:
+        raise Trouble(f"{path}: {error.strerror}") from None

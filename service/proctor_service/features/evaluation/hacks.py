@@ -1,0 +1,212 @@
+"""`proctor bench hacks`: measure which reward hacks a service rewards.
+
+The corpus also contains similar honest programs, to detect a service that rewards too little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import httpx
+import typer
+from rich.table import Column, Table
+from rich.text import Text
+
+from proctor_client import Client
+from proctor_service.cli.console import aside, plain, print_list, screen, write_json
+from proctor_service.cli.failures import TROUBLE, UNSOUND, Trouble, friendly
+from proctor_service.cli.target import AllowDegraded, authorization, client_errors, connected
+from proctor_service.cli.version import service_version
+from proctor_service.features.evaluation.scoreboard.corpus import Entry, corpus
+from proctor_service.features.evaluation.scoreboard.requests import (
+    WAIT_SECONDS,
+    WIRES,
+    NotExpressed,
+)
+
+JOB = "bench-hacks"
+PROCTOR = "proctor"
+Wire = StrEnum("Wire", {name: name for name in (PROCTOR, *WIRES)})  # type: ignore[misc]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Result of an entry. `rewarded` is None if the service gave no reward."""
+
+    id: str
+    group: str
+    does: str
+    honest: bool
+    rewarded: bool | None
+    verdict: str | None = None
+
+
+def hacks(
+    url: Annotated[
+        str | None,
+        typer.Option(
+            help="The service; needed but for the wire `proctor`. Proctor's own others are below /compat."
+        ),
+    ] = None,
+    wire: Annotated[
+        Wire, typer.Option(help="Whose requests to send; each says what it has words for.")
+    ] = Wire[PROCTOR],
+    only: Annotated[
+        list[str] | None, typer.Option("--class", help="Only hacks of this class; repeat.")
+    ] = None,
+    json_path: Annotated[
+        Path | None, typer.Option("--json", help="Write every outcome here.")
+    ] = None,
+    at_once: Annotated[int, typer.Option(min=1, max=64, help="Requests at a time.")] = 4,
+    show: Annotated[int, typer.Option(min=0, help="List this many of each kind at most.")] = 20,
+    allow_degraded: AllowDegraded = False,
+) -> None:
+    """Send programs that deserve no reward, and similar honest programs.
+
+    Status 0: every honest program was rewarded, and no hack. 1: otherwise. 2: some were not judged.
+    """
+    with friendly(), client_errors():
+        console = aside()
+        entries = _chosen(corpus(), only or [])
+        with console.status(f"{len(entries)} programs"):
+            if wire.value == PROCTOR:
+                with connected(url, console, allow_degraded=allow_degraded) as client:
+                    outcomes = _by_proctor(client, entries)
+            else:
+                outcomes = _by_wire(url, wire.value, entries, at_once)
+        out = screen()
+        left = len(entries) - len(outcomes)
+        out.print(_table(outcomes))
+        if left:
+            out.print(f"\n{left} of {len(entries)} have no words on this wire", style="dim")
+        for title, listed in (
+            ("Hacks that were rewarded", [o for o in outcomes if _cheated(o)]),
+            ("Honest programs that were not", [o for o in outcomes if _wronged(o)]),
+            ("Not judged", [o for o in outcomes if o.rewarded is None]),
+        ):
+            columns = [Column(name, overflow="fold") for name in ("program", "what it does")]
+            rows = [(plain(each.id, 80), plain(each.does)) for each in listed]
+            print_list(out, title, columns, rows, show)
+        if json_path is not None:
+            write_json(json_path, report(wire.value, outcomes, left))
+        _end(outcomes)
+
+
+def _chosen(entries: Sequence[Entry], only: Sequence[str]) -> list[Entry]:
+    """Return the entries of the named classes, or all. Raises Trouble for an unknown class."""
+    names = {each.replace(" ", "_") for each in only}
+    known = {entry.group for entry in entries}
+    if names - known:
+        raise Trouble(f"no class {min(names - known)!r}; there are: {', '.join(sorted(known))}")
+    return [entry for entry in entries if not names or entry.group in names]
+
+
+def _by_proctor(client: Client, entries: Sequence[Entry]) -> list[Outcome]:
+    found: dict[str, Outcome] = {}
+    for mode in ("none", "auto"):
+        chosen = [each for each in entries if each.extract == mode]
+        if not chosen:
+            continue
+        answer = client.reward(
+            [each.submission() for each in chosen],
+            extract=mode,
+            job=JOB,
+            cache=False,
+        )
+        for entry, result in zip(chosen, answer.results, strict=True):
+            rewarded = None if result.reward is None else result.reward >= 1.0
+            found[entry.id] = _outcome(entry, rewarded, result.verdict)
+    return [found[entry.id] for entry in entries]
+
+
+def _by_wire(url: str | None, wire: str, entries: Sequence[Entry], at_once: int) -> list[Outcome]:
+    if url is None:
+        raise Trouble("say where the service is, with --url")
+    headers = authorization()
+    try:
+        client = httpx.Client(base_url=url.rstrip("/"), headers=headers, timeout=WAIT_SECONDS)
+    except (httpx.InvalidURL, ValueError) as error:
+        raise Trouble(f"{url}: {error}") from None
+    with client, ThreadPoolExecutor(at_once) as threads:
+        return list(filter(None, threads.map(lambda each: _asked(client, wire, each), entries)))
+
+
+def _asked(client: httpx.Client, wire: str, entry: Entry) -> Outcome | None:
+    try:
+        return _outcome(entry, WIRES[wire](client, entry))
+    except NotExpressed:
+        return None
+    except httpx.ConnectError as error:
+        raise Trouble(f"no service answers at {client.base_url}: {error}") from None
+    except (httpx.HTTPError, KeyError, IndexError, AttributeError, TypeError):
+        return _outcome(entry, None)  # unknown answer format
+
+
+def _outcome(entry: Entry, rewarded: bool | None, verdict: str | None = None) -> Outcome:
+    return Outcome(entry.id, entry.group, entry.does, entry.honest, rewarded, verdict)
+
+
+def _cheated(outcome: Outcome) -> bool:
+    return outcome.rewarded is True and not outcome.honest
+
+
+def _wronged(outcome: Outcome) -> bool:
+    return outcome.rewarded is False and outcome.honest
+
+
+def _counts(outcomes: Sequence[Outcome]) -> dict[str, int]:
+    hacks, honest = ([o for o in outcomes if o.honest is kind] for kind in (False, True))
+    return {
+        "hacks": len(hacks),
+        "hacks_rewarded": sum(o.rewarded is True for o in hacks),
+        "honest": len(honest),
+        "honest_rewarded": sum(o.rewarded is True for o in honest),
+        "not_judged": sum(o.rewarded is None for o in outcomes),
+    }
+
+
+def _by_class(outcomes: Sequence[Outcome]) -> Iterator[tuple[str, dict[str, int]]]:
+    for group in sorted({o.group for o in outcomes}):
+        yield group, _counts([o for o in outcomes if o.group == group])
+
+
+def _table(outcomes: Sequence[Outcome]) -> Table:
+    numbers = [
+        Column(each, justify="right") for each in ("hacks", "rewarded", "honest", "rewarded")
+    ]
+    table = Table("class", *numbers, box=None, pad_edge=False)
+    for name, counts in [*_by_class(outcomes), ("all", _counts(outcomes))]:
+        bad = "red" if counts["hacks_rewarded"] else ""
+        short = "red" if counts["honest_rewarded"] < counts["honest"] else ""
+        table.add_row(
+            name.replace("_", " "),
+            str(counts["hacks"]),
+            Text(str(counts["hacks_rewarded"]), style=bad),
+            str(counts["honest"]),
+            Text(str(counts["honest_rewarded"]), style=short),
+        )
+    return table
+
+
+def report(wire: str, outcomes: Sequence[Outcome], left: int) -> dict[str, Any]:
+    """Return all outcomes in JSON form. `not_expressed`: entries outside the wire format."""
+    return {
+        "wire": wire,
+        "proctor": service_version(),
+        **_counts(outcomes),
+        "not_expressed": left,
+        "classes": dict(_by_class(outcomes)),
+        "outcomes": [asdict(each) for each in outcomes],
+    }
+
+
+def _end(outcomes: Sequence[Outcome]) -> None:
+    if any(each.rewarded is None for each in outcomes):
+        raise typer.Exit(TROUBLE)
+    if any(_cheated(each) or _wronged(each) for each in outcomes):
+        raise typer.Exit(UNSOUND)

@@ -1,0 +1,127 @@
+"""The process that answers questions about the journal, started by the service.
+
+It reads the database and makes pages and long JSON, so that nothing of this takes the interpreter from
+the listening process (`questions.py`), however much a submission wrote. It ends with its connection.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import socket
+import threading
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from proctor_service.errors import JournalDown, ProctorServiceError
+from proctor_service.features.journal.address import checked
+from proctor_service.features.journal.answering import answers
+from proctor_service.features.journal.answering.views import Views
+from proctor_service.features.journal.connection import set_up
+from proctor_service.features.journal.database import TooSlow, short_error
+from proctor_service.features.journal.pages.render import Templates
+from proctor_service.features.journal.reading import Reader
+from proctor_service.features.replicas.judge_processes.connection import (
+    FAILED,
+    HEARD,
+    REPLY,
+    Message,
+    frame_of,
+)
+from proctor_service.http.responses import PIECE_BYTES
+
+log = logging.getLogger(__name__)
+
+THREADS = 3
+_TOO_SLOW = "the question took too long: narrow it, for example by a job and a step"
+_DOWN = "the journal's database does not answer now"
+
+
+def questions(reader: Reader) -> Mapping[str, Callable[..., bytes | str]]:
+    """Return what may be asked, by name. JSON is bytes, and the body of a page is text."""
+    views = Views(reader, Templates())
+    asked_of_reader = (
+        answers.page,
+        answers.detail,
+        answers.replay_request,
+        answers.compared,
+        answers.rollout,
+        answers.jobs,
+        answers.series,
+    )
+    asked_of_views: tuple[Callable[..., bytes | str], ...] = (
+        views.jobs_page,
+        views.job_page,
+        views.evaluations_page,
+        views.evaluation_page,
+        views.rollout_page,
+        views.whole_text,
+    )
+    return {
+        **{each.__name__: partial(each, reader) for each in asked_of_reader},
+        **{each.__name__: each for each in asked_of_views},
+    }
+
+
+class Answering:
+    """Answers questions, in several threads, to the other end of a connection."""
+
+    def __init__(self, asked: Mapping[str, Callable[..., bytes | str]], end: socket.socket) -> None:
+        self._asked = asked
+        self._end = end
+        self._sending = threading.Lock()
+
+    def answer(self, message: Message) -> None:
+        """Answer a question."""
+        _, number, name, values = message
+        try:
+            content, tag = self._found(name, values)
+        except ProctorServiceError as error:
+            self._send(FAILED, number, type(error).__name__, str(error))
+        except Exception:
+            self._send(FAILED, number, "", traceback.format_exc())
+        else:
+            # Between the pieces of a long answer the listening process does other things.
+            for begin in range(0, len(content), PIECE_BYTES):
+                self._send(HEARD, number, content[begin : begin + PIECE_BYTES])
+            self._send(REPLY, number, tag)
+
+    def _found(self, name: str, values: Sequence[object]) -> tuple[bytes, str]:
+        """Return an answer, and the tag of a page's body."""
+        try:
+            found = self._asked[name](*values)
+        except TooSlow:
+            raise JournalDown(_TOO_SLOW) from None
+        except (SQLAlchemyError, OSError) as error:
+            log.warning("the journal cannot be read: %s", short_error(error))
+            raise JournalDown(_DOWN) from None
+        if isinstance(found, bytes):
+            return found, ""
+        content = found.encode()
+        return content, hashlib.blake2b(content, digest_size=16).hexdigest()
+
+    def _send(self, *message: object) -> None:
+        frame = b"".join(frame_of([message]))
+        with self._sending:
+            self._end.sendall(frame)
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Run the process to its end. `arguments`: the descriptor of the connection."""
+    end, incoming, first = set_up(arguments[0])
+    if not first:
+        return
+    _, _, (url, query_seconds) = first.pop(0)
+    answering = Answering(questions(Reader(checked(url), query_seconds)), end)
+    threads = ThreadPoolExecutor(THREADS)
+    while True:
+        for message in first:
+            threads.submit(answering.answer, message)
+        if not incoming.is_open:
+            os._exit(0)  # nobody waits for the questions that still run
+        first = list(incoming.messages(60.0))

@@ -1,0 +1,219 @@
+"""The backend of the listening process: stateful sandboxes that live in judge processes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
+
+from proctor_service.features.environments.within import InEnvironment
+from proctor_service.features.replicas.judge_processes.values import (
+    Values,
+    command_values,
+    ended_of,
+    limits_values,
+    lost_with_worker,
+)
+from proctor_service.features.replicas.judge_processes.worker import Worker, WorkerEnded
+from proctor_service.sandbox.interface import (
+    PAYER,
+    Command,
+    Ended,
+    Hear,
+    Limits,
+    Sandbox,
+    Sandboxes,
+    Spent,
+    StatefulSandbox,
+    Traits,
+)
+from proctor_service.settings.environments import DEFAULT
+
+
+class Holders(Protocol):
+    """The judge processes, as this backend needs them."""
+
+    @property
+    def traits(self) -> Traits:
+        """Properties of the judge processes' backends."""
+
+    async def open(self) -> None:
+        """Start the judge processes. Raises StartError."""
+
+    async def close(self) -> None:
+        """End the judge processes."""
+
+    async def holder(self, environment: str) -> Worker:
+        """Return the judge process for the next sandbox. Raises SandboxUnavailable."""
+
+    def working(self) -> Sequence[Worker]:
+        """Return the judge processes that run."""
+
+
+class WorkersBackend:
+    """Implements `sandbox.interface.Backend`; evaluations lease sandboxes in the judge processes."""
+
+    def __init__(self, holders: Holders) -> None:
+        self._holders = holders
+        self._tell_asleep: Callable[[int, int], None] | None = None
+        self._tell_created: Callable[[float], None] | None = None
+        self._tell_failed: Callable[[str], None] | None = None
+        self._tell_spent: Spent | None = None
+        self._told = 0
+
+    @property
+    def traits(self) -> Traits:
+        """Properties of the backends in the judge processes."""
+        return self._holders.traits
+
+    async def open(self) -> None:
+        """Start the judge processes. Raises StartError."""
+        await self._holders.open()
+
+    async def close(self) -> None:
+        """End the judge processes and their sandboxes."""
+        await self._holders.close()
+
+    def lease(self, limits: Limits) -> AbstractAsyncContextManager[Sandbox]:
+        """Raise RuntimeError: the judge runs where the sandboxes are."""
+        return self.lease_in(DEFAULT, limits)
+
+    def lease_in(self, environment: str, limits: Limits) -> AbstractAsyncContextManager[Sandbox]:
+        """Raise RuntimeError, as `lease`."""
+        raise RuntimeError("sandboxes for evaluations are leased in the judge processes")
+
+    def within(self, environment: str) -> Sandboxes:
+        """Return the sandboxes of an environment; see `Backend.within`."""
+        return self if environment == DEFAULT else InEnvironment(self, environment)
+
+    def open_stateful(
+        self, limits: Limits, tags: Sequence[str] = ()
+    ) -> AbstractAsyncContextManager[StatefulSandbox]:
+        """Lease a stateful sandbox; see `Backend.open_stateful`."""
+        return self.open_stateful_in(DEFAULT, limits, tags)
+
+    @contextlib.asynccontextmanager
+    async def open_stateful_in(
+        self, environment: str, limits: Limits, tags: Sequence[str] = ()
+    ) -> AsyncIterator[StatefulSandbox]:
+        """Lease a stateful sandbox of an environment. Raises SandboxUnavailable."""
+        worker = await self._holders.holder(environment)
+        worker.sandboxes += 1
+        try:
+            try:
+                number, name = await worker.call(
+                    "open", environment, limits_values(limits), tuple(tags), PAYER.get()
+                )
+            except WorkerEnded:
+                raise lost_with_worker() from None
+            try:
+                yield _RemoteSandbox(worker, number, name, limits)
+            finally:
+                with contextlib.suppress(WorkerEnded):
+                    await worker.call("close", number)
+        finally:
+            worker.sandboxes -= 1
+
+    def when_asleep(self, tell: Callable[[int, int], None]) -> None:
+        """Register a callback; see `Backend.when_asleep`."""
+        self._tell_asleep = tell
+
+    def when_created(self, tell: Callable[[float], None]) -> None:
+        """Call `tell(seconds)` for each started sandbox far away."""
+        self._tell_created = tell
+
+    def when_failed(self, tell: Callable[[str], None]) -> None:
+        """Call `tell(reason)` for each sandbox or command far away that failed."""
+        self._tell_failed = tell
+
+    def when_spent(self, tell: Spent) -> None:
+        """Call `tell((tenant, job), seconds, dollars)` when sandboxes far away end."""
+        self._tell_spent = tell
+
+    def census(self) -> dict[str, int]:
+        """Return the number of sandboxes by status, at most a quarter of a second old."""
+        found: Counter[str] = Counter()
+        for worker in self._holders.working():
+            found.update(worker.census)
+        return dict(found)
+
+    def note(self, name: str, values: Values) -> None:
+        """Handle a report of a judge process."""
+        match name:
+            case "pong" | "asleep" | "ended":
+                self._report_asleep()
+            case "created" if self._tell_created is not None:
+                self._tell_created(*values)
+            case "failed" if self._tell_failed is not None:
+                self._tell_failed(*values)
+            case "spent" if self._tell_spent is not None:
+                tenant, job, seconds, dollars = values
+                self._tell_spent((tenant, job), seconds, dollars)
+
+    def _report_asleep(self) -> None:
+        yielding = sum(worker.yielding for worker in self._holders.working())
+        if yielding != self._told and self._tell_asleep is not None:
+            self._tell_asleep(yielding, 0)  # judge processes report evaluations, not sandboxes
+            self._told = yielding
+
+
+class _RemoteSandbox:
+    """Implements `StatefulSandbox`: each method is a request to the judge process."""
+
+    def __init__(self, worker: Worker, number: int, name: str, limits: Limits) -> None:
+        self._limits = limits
+        self._worker = worker
+        self._number = number
+        self._name = name
+        self._commands = 0
+
+    @property
+    def id(self) -> str:
+        return self._name
+
+    async def exec(self, command: Command, hear: Hear | None = None) -> Ended:
+        values = command_values(command)
+        # All commands of a sandbox have one slot together.
+        self._worker.load += self._commands == 0
+        self._commands += 1
+        try:
+            return ended_of(await self._ask("exec", values, hear is not None, hear=hear))
+        finally:
+            self._commands -= 1
+            self._worker.load -= self._commands == 0
+
+    async def write_file(self, path: str, data: bytes) -> None:
+        await self._ask("write_file", path, data)
+
+    async def read_file(self, path: str, max_bytes: int) -> bytes:
+        data: bytes = await self._ask("read_file", path, max_bytes)
+        return data
+
+    async def snapshot(self) -> bytes:
+        data: bytes = await self._ask("snapshot", archive_bytes=self._limits.archive_bytes)
+        return data
+
+    async def restore(
+        self, archive: bytes, kept: Sequence[str] = (), left_out: Sequence[str] = ()
+    ) -> None:
+        words = (tuple(kept), tuple(left_out))
+        await self._ask("restore", archive, *words, archive_bytes=len(archive))
+
+    async def ended(self) -> Ended:
+        return ended_of(await self._ask("ended"))
+
+    def kill(self) -> None:
+        self._worker.notify("kill", self._number)
+
+    async def _ask(
+        self, method: str, *arguments: object, hear: Hear | None = None, archive_bytes: int = 0
+    ) -> Any:
+        asked = self._worker.call(
+            method, self._number, *arguments, hear=hear, archive_bytes=archive_bytes
+        )
+        try:
+            return await asked
+        except WorkerEnded:
+            raise lost_with_worker() from None

@@ -1,0 +1,379 @@
+"""The judge processes of a service: which of them judges what, and what happens when one ends.
+
+The pool is the judge of the listening process: a submission goes to the judge process with the
+least load, and its judgement comes back. When a judge process ends, another takes its place and
+everything that it had under way is judged again. A submission that may be the reason is judged
+alone, in a judge process of its own. If that one ends for such a reason too, then what the
+submission sent is more than the service can read, and its verdict is `output_limit`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import math
+import secrets
+import sys
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
+
+from proctor_service.errors import HandedBack, SandboxLost, SandboxUnavailable, StartError
+from proctor_service.features.environments.built import NO_ENVIRONMENTS, Environments
+from proctor_service.features.replicas.judge_processes.backend import WorkersBackend
+from proctor_service.features.replicas.judge_processes.values import (
+    Graders,
+    judgement_of,
+    submission_values,
+)
+from proctor_service.features.replicas.judge_processes.worker import (
+    BLAMED,
+    JUDGE,
+    STALLED_CPU_SECONDS,
+    Cause,
+    Start,
+    Worker,
+    WorkerEnded,
+)
+from proctor_service.judge.submission import Judgement, Submission, test_count
+from proctor_service.sandbox.interface import PAYER, Sandboxes, Traits
+from proctor_service.settings import Settings, Share
+from proctor_service.settings.environments import DEFAULT
+
+log = logging.getLogger(__name__)
+
+MODULE = ("-m", "proctor_service.features.replicas.judge_processes")
+MOST_ENDS = 10
+"""Judge processes that may end under one submission, through no fault of it, before it is an error."""
+AVAILABLE_SECONDS = 30.0
+ALONE_KEPT_SECONDS = 30.0
+AHEAD_SECONDS = 0.1
+"""Work that a judge process has ahead, so that its answers travel in groups."""
+_LONG_SECONDS = 0.1
+_LEAST_SECONDS = 0.001
+_PAUSES_SECONDS = (0.0, 0.2, 0.5, 1.0, 2.0, 5.0)
+TOO_MUCH = (
+    "output limit: reading what the program sent took the service too much time or memory, twice"
+)
+
+LeaseTold = Callable[[str, int, int], None]
+"""Receiver of a leased sandbox: its id, and the begin and end in nanoseconds since the epoch."""
+
+
+class Pool:
+    """The judge processes. `judge` is a `evaluate.Judge`, `backend` holds stateful sandboxes.
+
+    `parts`: the settings of each judge process. `environment`: variables for them. `when_ended`:
+    called with the cause when a judge process has ended. `clear`: removes what a killed judge
+    process with this PID has left on the machine. `command`: what is started, with three arguments:
+    the descriptors of the connection and of the mark, and the PID of this process. `send_ahead`:
+    called with the number of submissions that may come ahead of their turns. `environments`: those
+    of sandboxes.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[Settings],
+        environment: Mapping[str, str],
+        when_ended: Callable[[Cause], None],
+        clear: Callable[[int], Coroutine[Any, Any, None]],
+        command: Sequence[str] = (sys.executable, *MODULE),
+        stalled_cpu_seconds: float = STALLED_CPU_SECONDS,
+        environments: Environments = NO_ENVIRONMENTS,
+    ) -> None:
+        self.backend = WorkersBackend(self)
+        self.when_leased: LeaseTold | None = None
+        self.send_ahead: Callable[[int], None] = lambda submissions: None
+        self._parts = parts
+        self._environment = environment
+        self._when_ended = when_ended
+        self._clear = clear
+        self._command = command
+        self._stalled_cpu_seconds = stalled_cpu_seconds
+        self._environments = environments
+        self._graders = Graders()
+        self._working: list[Worker] = []
+        self._not_ended: set[Worker] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ending: set[asyncio.Task[None]] = set()
+        self._change = asyncio.Event()
+        self._alone = asyncio.Lock()
+        self._loner: Worker | None = None
+        self._start = secrets.token_hex(8)
+        self._dismissal: asyncio.TimerHandle | None = None
+        self._traits: Traits | None = None
+        self._typical_seconds: float | None = None
+        self._ahead = 0
+        self._closing = False
+
+    @property
+    def traits(self) -> Traits:
+        """Properties of the judge processes' backends, known after `open`."""
+        assert self._traits is not None, "the pool is open"
+        return self._traits
+
+    def working(self) -> Sequence[Worker]:
+        """Return the judge processes that run."""
+        return self._working
+
+    async def open(self) -> None:
+        """Start all judge processes. Raises StartError, after the end of all."""
+        workers = [self._new(index) for index in range(len(self._parts))]
+        try:
+            opened = await asyncio.gather(
+                *(worker.open() for worker in workers), return_exceptions=True
+            )
+            for failed in opened:
+                if isinstance(failed, BaseException):
+                    raise failed
+        except BaseException:
+            await self.close()
+            raise
+        for index, worker in enumerate(workers):
+            self._employ(worker, index)
+
+    async def close(self) -> None:
+        """End all judge processes, and their sandboxes."""
+        self._closing = True
+        self._change.set()
+        if self._dismissal is not None:
+            self._dismissal.cancel()
+        # First the tasks: one that starts a judge process would otherwise add it behind this back.
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*(self._close(worker) for worker in list(self._not_ended)))
+        await asyncio.gather(*self._ending, return_exceptions=True)
+
+    async def judge(self, submission: Submission, backend: Sandboxes) -> Judgement:
+        """Return the judgement of a judge process. Raises a Failure, as any judge does.
+
+        Raises HandedBack if the submission did not begin: it goes back to the queue, which knows
+        whose turn it is. `backend` is unused: sandboxes are leased in the judge process.
+        """
+        for _ in range(MOST_ENDS):
+            worker = await self._worker_for(submission.environment, _preference)
+            worker.load += 1
+            try:
+                return await self._ask(worker, submission)
+            except HandedBack:
+                self._set_seconds(None)
+                raise
+            except WorkerEnded as ended:
+                is_suspect = ended.is_suspect
+            finally:
+                worker.load -= 1
+            if is_suspect:
+                return await self._judge_alone(submission)
+        raise SandboxLost(f"{MOST_ENDS} judge processes ended while they judged it")
+
+    async def holder(self, environment: str) -> Worker:
+        """Return the judge process for the next stateful sandbox: it has the fewest of them.
+
+        Raises SandboxUnavailable if none comes up for a while.
+        """
+        return await self._worker_for(environment, _preference_for_sandbox)
+
+    async def _worker_for(
+        self, environment: str, preference: Callable[[Worker], tuple[float, ...]]
+    ) -> Worker:
+        """Return the best judge process for an environment: few run it, and another if these are full.
+
+        Raises SandboxUnavailable if none comes up for a while.
+        """
+        up = await self._up()
+        if environment == DEFAULT:
+            return min(up, key=preference)
+        now = time.monotonic()
+        since = now - self._parts[0].environment_idle_seconds
+        running = [worker for worker in up if worker.used_at.get(environment, -math.inf) > since]
+        chosen = [worker for worker in running if worker.load < worker.slots]
+        if not chosen:
+            others = [worker for worker in up if worker not in running]
+            chosen = [min(others, key=_preference_for_environment)] if others else running
+        worker = min(chosen, key=preference)
+        worker.used_at[environment] = now
+        return worker
+
+    async def _up(self) -> Sequence[Worker]:
+        """Return the judge processes that take requests, at least one.
+
+        One that has just ended is no longer among them: its requests would fail, again and again,
+        until it is buried. Raises SandboxUnavailable if none comes up for a while.
+        """
+        if up := [worker for worker in self._working if worker.is_up]:
+            return up
+        try:
+            async with asyncio.timeout(AVAILABLE_SECONDS):
+                while not (up := [worker for worker in self._working if worker.is_up]):
+                    if self._closing:
+                        raise SandboxUnavailable("the service is stopping")
+                    self._change.clear()
+                    await self._change.wait()
+        except TimeoutError:
+            raise SandboxUnavailable("no judge process came up") from None
+        return up
+
+    # ------------------------------------------------------------ judging
+
+    async def _ask(self, worker: Worker, submission: Submission) -> Judgement:
+        values = submission_values(submission, self._graders)
+        size = len(submission.state or b"")
+        judgement, seconds, leases = await worker.call(
+            JUDGE, values, PAYER.get(), archive_bytes=size
+        )
+        self._set_seconds(seconds)
+        if self.when_leased is not None:
+            for lease in leases:
+                self.when_leased(*lease)
+        return judgement_of(judgement)
+
+    def _set_seconds(self, seconds: float | None) -> None:
+        """Set how many submissions go ahead of their turns, from the time that they take."""
+        if seconds is None:
+            self._typical_seconds = None
+            ahead = 0
+        else:
+            before = seconds if self._typical_seconds is None else self._typical_seconds
+            typical = self._typical_seconds = max(before + (seconds - before) / 8, _LEAST_SECONDS)
+            is_short = typical < _LONG_SECONDS
+            slots = sum(worker.slots for worker in self._working)
+            ahead = round(slots * AHEAD_SECONDS / typical) if is_short else 0
+        if abs(ahead - self._ahead) > self._ahead // 8:
+            self._ahead = ahead
+            self.send_ahead(ahead)
+
+    async def _judge_alone(self, submission: Submission) -> Judgement:
+        """Judge a submission in a judge process that does nothing else.
+
+        The verdict needs a process that has judged nothing before: what others have left in one,
+        for example memory, may have ended it, too.
+        """
+        async with self._alone:
+            for _ in range(MOST_ENDS):
+                if self._dismissal is not None:
+                    self._dismissal.cancel()
+                    self._dismissal = None
+                loner, is_fresh = self._loner, False
+                if loner is None or not loner.is_up:
+                    loner, is_fresh = await self._open_loner(), True
+                try:
+                    return await self._ask(loner, submission)
+                except HandedBack:  # one that was cancelled is still being ended there
+                    self._dismiss()
+                except WorkerEnded as ended:
+                    if ended.cause in BLAMED and is_fresh:
+                        total = test_count(submission.grader)
+                        return Judgement("output_limit", total=total, message=TOO_MUCH)
+                finally:
+                    later = asyncio.get_running_loop().call_later
+                    self._dismissal = later(ALONE_KEPT_SECONDS, self._dismiss)
+        raise SandboxLost(f"{MOST_ENDS} judge processes ended while they judged it alone")
+
+    async def _open_loner(self) -> Worker:
+        if self._closing:
+            raise SandboxUnavailable("the service is stopping")
+        worker = self._new(len(self._parts))
+        try:
+            await worker.open()
+        except StartError as error:
+            await self._close(worker)
+            raise SandboxUnavailable(f"no judge process came up: {error}") from None
+        except BaseException:
+            await self._close(worker)
+            raise
+        self._loner = worker
+        self._start_task(self._supervise_loner(worker))
+        return worker
+
+    async def _supervise_loner(self, worker: Worker) -> None:
+        cause = await worker.run()
+        self._not_ended.discard(worker)
+        if cause != "closed":
+            self._ended(worker, cause)
+
+    def _dismiss(self) -> None:
+        loner, self._loner = self._loner, None
+        if loner is not None:
+            self._start_task(self._close(loner), to_end=True)
+
+    # ------------------------------------------------------------ life of a worker
+
+    def _new(self, index: int) -> Worker:
+        """Return a judge process to start; the last index is for submissions judged alone."""
+        count = len(self._parts)
+        settings = self._parts[min(index, count - 1)]
+        if index == count:
+            alone = {"slots": 1, "max_sandboxes": 8, "max_stateful_sandboxes": 1, "pool_size": 1}
+            settings = settings.model_copy(update=alone)
+        share = Share(index, count + 1, self._start)
+        start = Start(
+            self._command,
+            self._environment,
+            settings,
+            share,
+            self._environments,
+            self._stalled_cpu_seconds,
+        )
+        worker = Worker(start, lambda worker, name, values: self.backend.note(name, values))
+        self._not_ended.add(worker)
+        return worker
+
+    async def _close(self, worker: Worker) -> None:
+        await worker.close()
+        self._not_ended.discard(worker)
+
+    def _employ(self, worker: Worker, index: int) -> None:
+        self._traits = self._traits or Traits(*worker.traits)
+        self._working.append(worker)
+        self._change.set()
+        self._start_task(self._keep(worker, index))
+
+    async def _keep(self, worker: Worker, index: int) -> None:
+        """Supervise a judge process until its end, then start the next in its place."""
+        cause = await worker.run()
+        self._working.remove(worker)
+        self._not_ended.discard(worker)
+        self._ended(worker, cause)
+        self.backend.note("ended", ())
+        await self._replace(index)
+
+    async def _replace(self, index: int) -> None:
+        for tries in itertools.count():
+            await asyncio.sleep(_PAUSES_SECONDS[min(tries, len(_PAUSES_SECONDS) - 1)])
+            worker = self._new(index)
+            try:
+                await worker.open()
+            except StartError as error:
+                log.error("a judge process did not come up", extra={"why": str(error)})
+                await self._close(worker)
+                continue
+            self._employ(worker, index)
+            return
+
+    def _ended(self, worker: Worker, cause: Cause) -> None:
+        log.warning("a judge process ended", extra={"cause": cause, "worker_pid": worker.pid})
+        self._when_ended(cause)
+        self._start_task(self._clear(worker.pid), to_end=True)
+
+    def _start_task(self, work: Coroutine[Any, Any, None], *, to_end: bool = False) -> None:
+        """Start a task, which `close` cancels, or awaits if it is `to_end`."""
+        tasks = self._ending if to_end else self._tasks
+        task = asyncio.get_running_loop().create_task(work)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+
+def _preference(worker: Worker) -> tuple[bool, float]:
+    return worker.is_silent, (worker.load - worker.yielding) / worker.slots
+
+
+def _preference_for_environment(worker: Worker) -> tuple[bool, int, float]:
+    is_silent, load = _preference(worker)
+    return is_silent, len(worker.used_at), load
+
+
+def _preference_for_sandbox(worker: Worker) -> tuple[bool, int, float]:
+    is_silent, load = _preference(worker)
+    return is_silent, worker.sandboxes, load

@@ -1,0 +1,405 @@
+"""A judge process: does the requests of the listening process, with a judge and a backend of its own.
+
+The process ends when its connection ends, and the kernel kills it when the listening process ends
+in any other way. Signals of the terminal and of a service manager are for the listening process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import logging
+import mmap
+import os
+import pickle
+import signal
+import socket
+import struct
+import time
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from proctor_service.errors import ProctorServiceError, StartError
+from proctor_service.evaluate import Judge
+from proctor_service.features.environments.built import Environments
+from proctor_service.features.replicas.judge_processes.connection import (
+    CANCEL,
+    FAILED,
+    HEARD,
+    NOTE,
+    REPLY,
+    REQUEST,
+    Connection,
+    Message,
+)
+from proctor_service.features.replicas.judge_processes.turns import Turns
+from proctor_service.features.replicas.judge_processes.values import (
+    Graders,
+    Values,
+    ended_values,
+    judgement_values,
+    submission_of,
+    traits_values,
+)
+from proctor_service.http.process_end import end_process
+from proctor_service.sandbox.interface import (
+    PAYER,
+    Backend,
+    Command,
+    Limits,
+    Sandbox,
+    Sandboxes,
+    Spent,
+    StatefulSandbox,
+    Traits,
+)
+from proctor_service.settings import Settings, Share
+from proctor_service.settings.garbage import spare_collector
+from proctor_service.settings.threads import leave_threads
+
+log = logging.getLogger(__name__)
+
+PR_SET_PDEATHSIG = 1
+_NUMBER = struct.Struct("<Q")
+IDLE = 0
+"""Mark of a process that works on no request."""
+
+Build = Callable[[Settings, Share, Environments], tuple[Judge, Backend]]
+"""Function that makes the judge and the backend. Raises StartError."""
+
+
+@runtime_checkable
+class FarBackend(Protocol):
+    """Backend with remote sandboxes, which reports their starts and failures."""
+
+    def when_created(self, tell: Callable[[float], None]) -> None:
+        """Call `tell(seconds)` for each started sandbox."""
+
+    def when_failed(self, tell: Callable[[str], None]) -> None:
+        """Call `tell(reason)` for each failed sandbox or command."""
+
+    def when_spent(self, tell: Spent) -> None:
+        """Call `tell((tenant, job), seconds, dollars)` when sandboxes end."""
+
+
+class Mark:
+    """Number of the request under work, in memory shared with the listening process."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._page = mmap.mmap(descriptor, _NUMBER.size)
+        os.close(descriptor)
+
+    def set(self, number: int) -> None:
+        """Write the number of the request, or `IDLE`."""
+        _NUMBER.pack_into(self._page, 0, number)
+
+
+class Marked:
+    """Awaitable around a coroutine: the mark has the request's number during each of its steps.
+
+    `begin` makes the coroutine, at the first step: a task may be cancelled before that.
+    """
+
+    def __init__(self, begin: Callable[[], Awaitable[Any]], mark: Mark, number: int) -> None:
+        self._begin = begin
+        self._mark = mark
+        self._number = number
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        steps = self._begin().__await__()
+        thrown: BaseException | None = None
+        while True:
+            self._mark.set(self._number)
+            try:
+                waited = next(steps) if thrown is None else steps.throw(thrown)
+            except StopIteration as stop:
+                return stop.value
+            finally:
+                self._mark.set(IDLE)
+            thrown = None
+            try:
+                yield waited
+            except BaseException as error:  # a cancellation, which goes on into the work
+                thrown = error
+
+
+@dataclass(slots=True)
+class _Held:
+    """A stateful sandbox, open until `release`."""
+
+    sandbox: StatefulSandbox
+    stack: AsyncExitStack
+
+
+class Process:
+    """Requests of the listening process, each a task."""
+
+    def __init__(self, build: Build, mark: Mark) -> None:
+        self.ended = asyncio.Event()
+        self._build = build
+        self._mark = mark
+        self._graders = Graders()
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._held: dict[int, _Held] = {}
+        self._connection: Connection | None = None
+        self._judge: Judge | None = None
+        self._backend: Backend | None = None
+        self._starting: asyncio.Task[None] | None = None
+        self._traced = False
+        self._lendable = 0
+        self._commands = 0
+        self._turns = Turns(1)
+
+    async def serve(self, end: socket.socket) -> None:
+        """Serve requests until the connection ends; then end all sandboxes."""
+        self._connection = await Connection.over(end, self._receive, self.ended.set)
+        await self.ended.wait()
+        tasks = [*self._tasks.values(), *([self._starting] if self._starting else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._backend is not None:
+            await self._backend.close()
+
+    def _send(self, *message: Any) -> None:
+        if self._connection is not None and not self.ended.is_set():
+            self._connection.send(*message)
+
+    def _send_later(self, *message: Any) -> None:
+        if self._connection is not None and not self.ended.is_set():
+            self._connection.send_later(*message)
+
+    def _receive(self, message: Message) -> None:
+        kind = message[0]
+        if kind == REQUEST:
+            _, number, method, arguments = message
+            work = Marked(lambda: self._answer(number, method, arguments), self._mark, number)
+            task = asyncio.ensure_future(_awaited(work))
+            self._tasks[number] = task
+            task.add_done_callback(lambda _: self._tasks.pop(number, None))
+        elif kind == CANCEL:
+            self._cancel(message[1])
+        else:
+            self._note(message[1], message[2])
+
+    def _cancel(self, number: int) -> None:
+        task = self._tasks.get(number)
+        if task is not None and not task.done():
+            task.cancel()
+        elif number in self._held:  # opened, but the caller left before the answer came
+            held = self._held.pop(number)
+            self._tasks[number] = asyncio.ensure_future(held.stack.aclose())
+            self._tasks[number].add_done_callback(lambda _: self._tasks.pop(number, None))
+
+    def _note(self, name: str, values: Values) -> None:
+        match name:
+            case "ping":
+                census = {} if self._backend is None else self._backend.census()
+                self._send(NOTE, "pong", (self._lendable, census))
+                self._turns.hand_back()
+            case "kill":
+                if values[0] in self._held:
+                    self._held[values[0]].sandbox.kill()
+            case "start":
+                self._starting = asyncio.ensure_future(self._start(*pickle.loads(values[0])))
+
+    async def _start(self, settings: Settings, share: Share, environments: Environments) -> None:
+        try:
+            self._judge, backend = self._build(settings, share, environments)
+            try:
+                await backend.open()
+            except asyncio.CancelledError:
+                await backend.close()
+                raise
+        except StartError as error:
+            self._send(NOTE, "start_error", (str(error),))
+            return
+        except Exception:
+            log.exception("a judge process cannot start")
+            self._send(
+                NOTE, "start_error", ("a judge process cannot start: the log has the error",)
+            )
+            return
+        self._backend = backend
+        self._traced = bool(settings.otlp_endpoint)
+        self._turns = Turns(settings.slot_count())
+        backend.when_asleep(self._tell_asleep)
+        if isinstance(backend, FarBackend):
+            backend.when_created(lambda seconds: self._send(NOTE, "created", (seconds,)))
+            backend.when_failed(lambda reason: self._send(NOTE, "failed", (reason,)))
+            backend.when_spent(
+                lambda payer, seconds, dollars: self._send(
+                    NOTE, "spent", (*payer, seconds, dollars)
+                )
+            )
+        spare_collector()
+        self._send(NOTE, "ready", traits_values(backend.traits))
+
+    def _tell_asleep(self, yielding: int, lent: int) -> None:
+        """Report the evaluations that left their cores: those with no sandbox that uses one."""
+        with_sandboxes = self._turns.running + self._commands
+        self._lendable = max(0, yielding - max(0, lent - with_sandboxes))
+        self._turns.lend(self._lendable)
+        self._send(NOTE, "asleep", (self._lendable,))
+
+    async def _answer(self, number: int, method: str, arguments: Sequence[Any]) -> None:
+        """Do a request, and send its result or its error."""
+        try:
+            value = await self._do(number, method, arguments)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and not task.cancelling():  # the caller still waits
+                self._send(FAILED, number, "", traceback.format_exc())
+            raise
+        except ProctorServiceError as error:
+            self._send(FAILED, number, type(error).__name__, str(error))
+        except Exception:
+            self._send(FAILED, number, "", traceback.format_exc())
+        else:
+            if self._turns.waiting:  # there is work: the listening process need not wake up for one
+                self._send_later(REPLY, number, value)
+            else:
+                self._send(REPLY, number, value)
+
+    async def _do(self, number: int, method: str, arguments: Sequence[Any]) -> Any:
+        if method == "judge":
+            return await self._judged(*arguments)
+        if method == "open":
+            return await self._open(number, *arguments)
+        sandbox_number, *rest = arguments
+        held = self._held.get(sandbox_number)
+        assert held is not None, "a sandbox is used between `open` and `close`"
+        sandbox = held.sandbox
+        match method:
+            case "exec":
+                values, is_heard = rest
+                hear = self._hear(number) if is_heard else None
+                self._commands += 1
+                try:
+                    return ended_values(await sandbox.exec(Command(*values), hear))
+                finally:
+                    self._commands -= 1
+            case "write_file":
+                return await sandbox.write_file(*rest)
+            case "read_file":
+                return await sandbox.read_file(*rest)
+            case "snapshot":
+                return await sandbox.snapshot()
+            case "restore":
+                return await sandbox.restore(*arguments)
+            case "ended":
+                return ended_values(await sandbox.ended())
+            case "close":
+                del self._held[sandbox_number]
+                return await held.stack.aclose()
+        raise ValueError(f"no method {method}")
+
+    def _hear(self, number: int) -> Callable[[str, bytes], None]:
+        return lambda stream, data: self._send(HEARD, number, stream, data)
+
+    async def _judged(self, values: Values, payer: tuple[str, str]) -> Values:
+        """Wait for a turn, and judge; return the judgement, the seconds of the turn, and leases."""
+        PAYER.set(payer)
+        assert self._judge is not None, "requests come after `ready`"
+        assert self._backend is not None, "they are set together"
+        submission = submission_of(values, self._graders)
+        async with self._turns:
+            begun = time.monotonic()
+            sandboxes = self._backend.within(submission.environment)
+            if not self._traced:
+                judgement = await self._judge(submission, sandboxes)
+                leases: Sequence[Values] = ()
+            else:
+                noting = NotingSandboxes(sandboxes)
+                judgement = await self._judge(submission, noting)
+                leases = noting.leases
+            return judgement_values(judgement), time.monotonic() - begun, leases
+
+    async def _open(
+        self,
+        number: int,
+        environment: str,
+        limits: Values,
+        tags: tuple[str, ...],
+        payer: tuple[str, str],
+    ) -> Values:
+        PAYER.set(payer)
+        assert self._backend is not None, "requests come after `ready`"
+        stack = AsyncExitStack()
+        sandbox = await stack.enter_async_context(
+            self._backend.within(environment).open_stateful(Limits(*limits), tags)
+        )
+        self._held[number] = _Held(sandbox, stack)
+        return number, sandbox.id
+
+
+class NotingSandboxes:
+    """Source of sandboxes that notes leases: the id, and begin and end in ns since the epoch."""
+
+    def __init__(self, sandboxes: Sandboxes) -> None:
+        self.leases: list[tuple[str, int, int]] = []
+        self._sandboxes = sandboxes
+
+    @property
+    def traits(self) -> Traits:
+        """Properties of the backend."""
+        return self._sandboxes.traits
+
+    def open_stateful(
+        self, limits: Limits, tags: Sequence[str] = ()
+    ) -> AbstractAsyncContextManager[StatefulSandbox]:
+        """Lease a stateful sandbox; these are not noted."""
+        return self._sandboxes.open_stateful(limits, tags)
+
+    def lease(self, limits: Limits) -> AbstractAsyncContextManager[Sandbox]:
+        """Lease a sandbox, and note it."""
+        return self._noted(limits)
+
+    @contextlib.asynccontextmanager
+    async def _noted(self, limits: Limits) -> AsyncIterator[Sandbox]:
+        begun = time.time_ns()
+        async with self._sandboxes.lease(limits) as sandbox:
+            try:
+                yield sandbox
+            finally:
+                self.leases.append((sandbox.id, begun, time.time_ns()))
+
+
+async def _awaited(work: Awaitable[Any]) -> Any:
+    return await work
+
+
+def run(build: Build, arguments: Sequence[str]) -> None:
+    """Run a judge process to its end.
+
+    `arguments`: the descriptors of the connection and of the mark, and the PID of the listening
+    process.
+    """
+    descriptor, mark, parent = map(int, arguments)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    if ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL) or os.getppid() != parent:
+        raise SystemExit("the service that wanted this judge process is gone")
+    end = socket.socket(fileno=descriptor)
+    end.setblocking(False)
+
+    async def main() -> None:
+        leave_threads()
+        await Process(build, Mark(mark)).serve(end)
+
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(main())
+    end_process(0)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Return uvloop's factory where it is installed, as uvicorn does for the listening process."""
+    try:
+        import uvloop
+    except ModuleNotFoundError:
+        return None
+    return uvloop.new_event_loop

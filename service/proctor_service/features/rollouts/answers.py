@@ -1,0 +1,81 @@
+"""Submissions from trajectories: submitted programs, or the final files of an agent."""
+
+from __future__ import annotations
+
+from proctor_service.evaluate import NoCode
+from proctor_service.features.rollouts.trajectory import Plan
+from proctor_service.judge.assemble import assembled, read_program
+from proctor_service.judge.submission import (
+    SOLUTION,
+    Submission,
+    integrity_of,
+    needs_solution,
+    source_of,
+)
+from proctor_service.settings.languages import PYTHON
+
+
+def of_code(plan: Plan, code: str | None) -> Submission | NoCode:
+    """Return the submission of a program, with the original files of the task."""
+    task = plan.task
+    if code is None:
+        return NoCode(
+            task.test_count,
+            environment=plan.environment,
+            integrity=integrity_of(task.grader),
+        )
+    return Submission(
+        code,
+        task.grader,
+        plan.limits,
+        plan.scoring,
+        files=task.files,
+        environment=plan.environment,
+        negative_control=plan.negative_control,
+    )
+
+
+async def of_reply(plan: Plan, text: str) -> Submission | NoCode:
+    """Return the submission of a reply: the program of the code in it."""
+    return of_code(plan, await read_program(text, plan.extract, PYTHON, plan.task.around))
+
+
+def of_files(plan: Plan) -> Submission | NoCode:
+    """Return the submission of an agent that has left no sandbox: the task's own files."""
+    if plan.task.grader.kind == "harbor":
+        return of_code(plan, "")  # its verifier decides about an untouched image, too
+    solution = plan.task.files.get(SOLUTION)
+    return of_code(plan, solution and assembled(solution, PYTHON, plan.task.around))
+
+
+async def of_submission(plan: Plan, code: str) -> Submission | NoCode:
+    """Return the submission for the code of a submit_solution call.
+
+    The text is read by the rule `auto`, since a call has no format of its own. Without code in it the text
+    is judged as a program.
+    """
+    if not code.strip():
+        return of_code(plan, None)
+    around = plan.task.around
+    program = await read_program(code, "auto", PYTHON, around) or assembled(code, PYTHON, around)
+    return of_code(plan, program)
+
+
+def of_state(plan: Plan, solution: bytes | None, archive: bytes) -> Submission | NoCode:
+    """Return the submission of an agent's final files, with the solution.py if present.
+
+    The endpoint /sandboxes/{id}/grade treats files in the same way.
+    """
+    grader = plan.task.grader
+    if solution is None and needs_solution(grader):
+        return of_code(plan, None)
+    # The archive already contains the task's files, in their final state.
+    return Submission(
+        assembled(source_of(solution or b"", grader), PYTHON, plan.task.around),
+        grader,
+        plan.limits,
+        plan.scoring,
+        state=archive,
+        environment=plan.environment,
+        negative_control=plan.negative_control,
+    )

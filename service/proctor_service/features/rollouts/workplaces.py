@@ -1,0 +1,114 @@
+"""Sandboxes of rollouts, which are ordinary stateful sandboxes.
+
+This module maps a rejected request, an HTTP error for a client, to its meaning for a trajectory. If
+there are too many sandboxes or commands, the trajectory waits, within its deadline. An event that
+the policy cannot have caused is a failure: the service stops, or another client stops the sandbox.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TypeVar
+
+from proctor_service.errors import (
+    Busy,
+    Cancelled,
+    Draining,
+    FileRefused,
+    InvalidTask,
+    QuotaExceeded,
+    SandboxEnded,
+    SandboxNotFound,
+)
+from proctor_service.features.rollouts.tools import OpenWorkplace, Workplace
+from proctor_service.features.rollouts.trajectory import Plan
+from proctor_service.sandbox.interface import Command, Ended
+from proctor_service.sandboxes import Order, Registry, Session
+
+T = TypeVar("T")
+
+SPARE_SECONDS = 60.0
+"""Extra lifetime of a sandbox after its trajectory's deadline, if no stop request arrives."""
+ASK_AGAIN_SECONDS = 1.0
+
+
+def workplaces(registry: Registry) -> OpenWorkplace:
+    """Return the function that opens a trajectory's sandbox."""
+
+    async def open_workplace(plan: Plan) -> Workplace:
+        left_seconds = max(plan.deadline - time.monotonic(), 0.0)
+        order = Order(
+            tenant=plan.tenant,
+            limits=plan.limits,
+            environment=plan.environment,
+            tags=plan.sandbox_tags,
+            ttl_seconds=left_seconds + SPARE_SECONDS,
+            files=plan.task.files,
+            job=plan.job,
+            priority=plan.priority,
+            begun=True,
+        )
+        try:
+            session = await _in_time(partial(registry.create, order))
+        except FileRefused as refused:
+            raise InvalidTask(f"files: {refused.message}") from None
+        except SandboxEnded as ended:
+            raise Cancelled(ended.message) from None
+        return _Workplace(registry, session)
+
+    return open_workplace
+
+
+class _Workplace:
+    """One stateful sandbox, as seen by a trajectory's tools."""
+
+    def __init__(self, registry: Registry, session: Session) -> None:
+        self._registry = registry
+        self._kept = session
+        self._where = (session.tenant, session.id)
+
+    @property
+    def id(self) -> str:
+        return self._kept.id
+
+    async def exec(self, command: Command) -> Ended:
+        return await self._do(partial(self._registry.exec, *self._where, command))
+
+    async def read_file(self, path: str, max_bytes: int | None = None) -> bytes:
+        return await self._do(partial(self._registry.read_file, *self._where, path, max_bytes))
+
+    async def write_file(self, path: str, data: bytes) -> None:
+        await self._do(partial(self._registry.write_file, *self._where, path, data))
+
+    async def snapshot(self) -> bytes:
+        return await self._do(partial(self._registry.snapshot, *self._where))
+
+    async def stop(self) -> None:
+        await self._registry.stop(*self._where)
+
+    async def _do(self, work: Callable[[], Awaitable[T]]) -> T:
+        try:
+            return await _in_time(work)
+        except SandboxNotFound as gone:
+            raise Cancelled(gone.message) from None
+        except SandboxEnded as ended:
+            if self._kept.by_own_act:
+                raise
+            raise Cancelled(ended.message) from None
+
+
+async def _in_time(work: Callable[[], Awaitable[T]]) -> T:
+    """Return the result of the work, retried until there is capacity.
+
+    Raises Cancelled when the service stops.
+    """
+    while True:
+        try:
+            return await work()
+        except (Busy, QuotaExceeded):
+            await asyncio.sleep(ASK_AGAIN_SECONDS)
+        except Draining as draining:
+            raise Cancelled(draining.message) from None

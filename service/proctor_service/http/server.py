@@ -1,0 +1,141 @@
+"""HTTP server: uvicorn with connection limits, and a drain before the listening sockets close."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from types import FrameType
+
+import uvicorn
+from fastapi import FastAPI
+
+from proctor_service.errors import StartError
+from proctor_service.features.replicas.judge_processes.backend import WorkersBackend
+from proctor_service.http.heads import MOST_UNFINISHED, HeadQueue, HttpProtocol, ServerConfig
+from proctor_service.http.listening import ignore_new_connections
+from proctor_service.lifecycle import ANSWERING_SECONDS, AppState
+from proctor_service.sandbox.open_files import allowed_open_files
+from proctor_service.settings import OWN_OPEN_FILES, SANDBOX_OPEN_FILES, Settings
+from proctor_service.settings.threads import leave_threads
+
+log = logging.getLogger(__name__)
+
+KEEP_ALIVE_SECONDS = 75  # longer than clients keep idle connections, so that clients close first
+BACKLOG = 2048
+LEAST_CONNECTIONS = 64
+LAST_REQUESTS_SECONDS = 0.25
+EVERYWHERE = ("0.0.0.0", "::")
+"""Hosts that stand for all addresses of the machine."""
+
+
+class Server(uvicorn.Server):
+    """uvicorn server that drains while the sockets still listen.
+
+    A new request during the drain gets a 503 instead of a refused connection. uvicorn alone would
+    close its sockets first.
+    """
+
+    def __init__(self, config: uvicorn.Config, parts: AppState) -> None:
+        super().__init__(config)
+        self.start_error: StartError | None = None
+        self._parts = parts
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._draining: asyncio.Task[None] | None = None
+        self._signals = 0
+
+    @property
+    def close_failed(self) -> bool:
+        """True if a part of the app failed to close; known after `run`."""
+        return bool(self.lifespan.shutdown_failed)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Open the app state, then listen."""
+        leave_threads()
+        try:
+            await self._parts.open()
+        except StartError as error:
+            self.start_error = error
+            self.should_exit = True
+            try:
+                await self._parts.close()
+            except Exception:  # the reason of the start's failure is what a user needs
+                log.exception("a part of the service failed to close")
+            return
+        await super().startup(sockets)
+        if self.started and self._parts.journal is not None:
+            port = self.servers[0].sockets[0].getsockname()[1]
+            log.info("console: %s/console", browser_url(self._parts.settings, port))
+
+    async def main_loop(self) -> None:
+        """Serve until a stop signal."""
+        self._loop = asyncio.get_running_loop()
+        if self._signals:  # a signal came during the start
+            self._begin_drain()
+        await super().main_loop()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Drain on the first signal; end the service at once on the second."""
+        self._signals += 1
+        if self._signals > 1:
+            self.force_exit = self.should_exit = True
+        elif self._loop is not None:
+            # A signal handler runs between any two instructions, so the work moves to the loop.
+            self._loop.call_soon_threadsafe(self._begin_drain)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close the connections, then the app state; a forced shutdown skips all waiting."""
+        if self.force_exit:
+            for connection in list(self.server_state.connections):
+                connection.transport.abort()
+        elif self.started:
+            listeners = [each for server in self.servers for each in server.sockets]
+            ignore_new_connections(listener.fileno() for listener in listeners)
+            # Clients that have just connected still get the 503, and may try another replica.
+            await asyncio.sleep(LAST_REQUESTS_SECONDS)
+        await super().shutdown(sockets)
+
+    def _begin_drain(self) -> None:
+        log.info("stopping; a second signal ends it at once")
+        self._draining = asyncio.get_running_loop().create_task(self._drain())
+
+    async def _drain(self) -> None:
+        try:
+            await self._parts.drain()
+        finally:
+            self.should_exit = True
+
+
+def browser_url(settings: Settings, port: int) -> str:
+    """Return the service's URL for a browser, without a slash at its end."""
+    if settings.advertise_url:
+        return settings.advertise_url.rstrip("/")
+    host = "127.0.0.1" if settings.host in EVERYWHERE else settings.host
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def make_server(app: FastAPI) -> Server:
+    """Return a server for an app of `build_app`."""
+    parts: AppState = app.state.parts
+    settings = parts.settings
+    reserved = OWN_OPEN_FILES
+    if not isinstance(parts.backend, WorkersBackend):  # which has its sandboxes in other processes
+        reserved += SANDBOX_OPEN_FILES * settings.max_sandboxes
+    connections = max(LEAST_CONNECTIONS, allowed_open_files() - reserved)
+    config = ServerConfig(
+        app,
+        HeadQueue(min(MOST_UNFINISHED, connections // 2)),
+        connections,
+        host=settings.host,
+        port=settings.port,
+        http=HttpProtocol,
+        ws="none",
+        lifespan="on",
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=max(1, round(ANSWERING_SECONDS / 2)),
+    )
+    return Server(config, parts)

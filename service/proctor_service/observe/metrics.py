@@ -1,0 +1,408 @@
+"""All metrics: names, labels and buckets.
+
+The parts of the service count nothing themselves: the wrappers in `instrumented.py` report events to
+this module. Each app has its own registry. A tenant sees its own jobs, the operator sees all jobs
+(`view`).
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Protocol, get_args, runtime_checkable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+
+from proctor_client.wire import ErrorReason
+from proctor_service.errors import PolicyUnavailable, SandboxLost
+from proctor_service.evaluate import Outcome
+from proctor_service.features.rollouts.trajectory import Trajectory
+from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.observe.collectors import (
+    REWARD_BUCKETS,
+    JobCollector,
+    JobCounts,
+    LoopCounter,
+    LoopHistogram,
+    ScrapedGauge,
+    View,
+)
+from proctor_service.sandbox.interface import DEFAULT, Backend, Spent
+from proctor_service.scheduling.places import Rate
+from proctor_service.scheduling.queue import FairQueue
+
+MOST_SIGNALS = 64
+JOURNAL_LOSSES = ("full", "invalid", "stopped")
+CLIENT_GONE_STATUS = 499  # nginx's status for a client that disconnected before its answer
+PHASE_BUCKETS = (0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800)
+"""Buckets up to the longest wait of a submission, since alerts cover waits of over a minute."""
+SHORT_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+REQUEST_BUCKETS = (0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+TURN_BUCKETS = (1, 2, 3, 5, 8, 13, 20, 30, 50, 100, 300, 1000)
+MOST_JOBS = 100
+KEPT_SECONDS = 3600.0
+OTHER = "other"
+
+
+@runtime_checkable
+class FarBackend(Protocol):
+    """Backend with remote sandboxes, which start slowly and have failures of their own."""
+
+    def when_created(self, tell: Callable[[float], None]) -> None:
+        """Call `tell(seconds)` for each started sandbox."""
+
+    def when_failed(self, tell: Callable[[str], None]) -> None:
+        """Call `tell(reason)` for each sandbox or command that was lost or unavailable."""
+
+    def when_spent(self, tell: Spent) -> None:
+        """Call `tell((tenant, job), seconds, dollars)` when sandboxes end; empty: for nobody."""
+
+
+class _Bounded:
+    """Filter for label values: keeps the first `most` different names, maps the rest to `other`."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._names: set[str] = set()
+
+    def __call__(self, name: str) -> str:
+        if name in self._names:
+            return name
+        if len(self._names) >= self._most:
+            return OTHER
+        self._names.add(name)
+        return name
+
+
+class JobTable:
+    """Counters of all recent jobs, by tenant and job name.
+
+    The trainer chooses the job name. Each tenant may have at most 100 named jobs; further jobs are
+    counted together as `other`. A job without results for an hour is removed.
+    """
+
+    def __init__(
+        self, bounds: Sequence[float], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._bounds = tuple(bounds)
+        self._clock = clock
+        self._jobs: dict[tuple[str, str], JobCounts] = {}
+
+    def add(self, tenant: str, job: str, verdict: str, reward: float) -> None:
+        """Count a reward."""
+        counts = self._of(tenant, job)
+        counts.verdicts[verdict] = counts.verdicts.get(verdict, 0) + 1
+        counts.buckets[bisect_left(self._bounds, reward)] += 1
+        counts.reward_sum += reward
+        counts.squares_sum += reward**2
+
+    def add_lost(self, tenant: str, job: str) -> None:
+        """Count an item that lost its sandbox in every attempt."""
+        counts = self._of(tenant, job)
+        counts.lost += 1
+
+    def add_spent(self, tenant: str, job: str, seconds: float, dollars: float) -> None:
+        """Count the time of a sandbox."""
+        counts = self._of(tenant, job)
+        counts.sandbox_seconds += seconds
+        counts.sandbox_dollars += dollars
+
+    def seen(self, tenant: str | None = None) -> Iterator[tuple[str, str, JobCounts]]:
+        """Yield tenant, job and counts, of `tenant` or of all tenants, after removing old jobs."""
+        self._forget()
+        for (whose, job), counts in self._jobs.items():
+            if tenant is None or tenant == whose:
+                yield whose, job, counts
+
+    def _of(self, tenant: str, job: str) -> JobCounts:
+        found = self._jobs.get((tenant, job))
+        if found is None and self._is_full(tenant):
+            self._forget()
+            if self._is_full(tenant):
+                job = OTHER
+                found = self._jobs.get((tenant, job))
+        if found is None:
+            found = JobCounts([0] * (len(self._bounds) + 1))
+            self._jobs[tenant, job] = found
+        found.seen_at = self._clock()
+        return found
+
+    def _is_full(self, tenant: str) -> bool:
+        """True if the tenant has reached its own limit of named jobs.
+
+        The limit is per tenant, since otherwise a tenant could use up the table alone.
+        """
+        return sum(whose == tenant and job != OTHER for whose, job in self._jobs) >= MOST_JOBS
+
+    def _forget(self) -> None:
+        """Remove jobs without results for an hour."""
+        oldest = self._clock() - KEPT_SECONDS
+        for key in [key for key, counts in self._jobs.items() if counts.seen_at < oldest]:
+            del self._jobs[key]
+
+
+class Metrics:
+    """All metrics of an app. `by_tenant`: jobs carry a tenant label, for several tenants."""
+
+    def __init__(self, by_tenant: bool = False) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        counter, histogram = self._counter, self._histogram
+        self._jobs = JobTable(REWARD_BUCKETS)
+        self.registry.register(JobCollector(self._jobs.seen, None, by_tenant))
+        text = "Seconds of an evaluation: in the queue, in sandboxes, and judging around them."
+        # A reward is counted five times: `LoopHistogram` and `LoopCounter` need no lock for it.
+        phases = ("queue", "sandbox", "judge")
+        self._phases = LoopHistogram("proctor_phase_seconds", text, PHASE_BUCKETS, "phase", phases)
+        self.registry.register(self._phases)
+        self._errors = counter(
+            "proctor_infrastructure_errors", "Items without a verdict, by reason.", "reason"
+        )
+        text = "Verdicts, by the environment of the submission."
+        self._environments = LoopCounter("proctor_environment_verdicts", text, "environment")
+        self.registry.register(self._environments)
+        self._attempts = counter(
+            "proctor_failed_attempts", "Attempts at judging that failed, retried or not.", "reason"
+        )
+        self._signals = counter("proctor_hack_signals", "What submissions tried.", "kind")
+        self._controls = counter(
+            "proctor_negative_controls",
+            "Passed programs that ran once more by other expected values: clear, caught or none.",
+            "outcome",
+            "kind",
+            "language",
+        )
+        self._unreported = counter(
+            "proctor_unreported_ends", "Programs that ended without a report, and had a verdict."
+        )
+        text = "Items by how the cache served them."
+        self._cache = LoopCounter("proctor_cache", text, "result")
+        self.registry.register(self._cache)
+        self._requests = counter(
+            "proctor_http_requests", "Requests answered.", "method", "route", "status"
+        )
+        self._request_seconds = histogram(
+            "proctor_http_request_seconds", "Until the answer's end.", REQUEST_BUCKETS, "route"
+        )
+        self._execs = counter("proctor_execs", "Commands in stateful sandboxes.", "outcome")
+        self._exec_seconds = histogram(
+            "proctor_exec_seconds", "Seconds of a command, without the queue.", SHORT_BUCKETS
+        )
+        self._trajectories = counter(
+            "proctor_trajectories", "Trajectories, by verdict or reason of error.", "outcome"
+        )
+        self._turns = histogram("proctor_trajectory_turns", "Turns of each.", TURN_BUCKETS)
+        text = "Until a policy had answered, with retries, or had failed."
+        self._policy_seconds = histogram("proctor_policy_seconds", text, REQUEST_BUCKETS, "outcome")
+        self._start_seconds = histogram(
+            "proctor_sandbox_start_seconds", "Until a sandbox far away was ready.", SHORT_BUCKETS
+        )
+        self._sandbox_failures = counter(
+            "proctor_sandbox_failures", "Sandboxes and commands far away that failed.", "reason"
+        )
+        self._forwarded = counter(
+            "proctor_forwarded_requests", "Requests asked of another replica.", "outcome"
+        )
+        self._slices = counter(
+            "proctor_slices", "Parts of batches sent to other replicas.", "outcome"
+        )
+        self._slice_items = counter(
+            "proctor_slice_items", "Items that other replicas were to judge.", "outcome"
+        )
+        self._store_failures = counter(
+            "proctor_store_failures", "Questions to the shared store that were not answered."
+        )
+        self._journal_written = counter("proctor_journal_written", "Records in the journal.")
+        self._journal_dropped = counter(
+            "proctor_journal_dropped", "Records that the journal has lost.", "reason"
+        )
+        self._worker_ends = counter(
+            "proctor_worker_ends", "Judge processes that ended and were replaced.", "cause"
+        )
+        self._signal = _Bounded(MOST_SIGNALS)
+        # Create these series at 0, since `rate()` cannot see the first count of a new series.
+        for reason in get_args(ErrorReason):
+            self._errors.labels(reason)
+        self._trajectories.labels(PolicyUnavailable.reason)
+        self.recent = Rate()
+
+    def watch(self, queue: FairQueue, backend: Backend) -> None:
+        """Register the gauges of queue and backend, which are read at collection time."""
+        for name, text, read in (
+            ("proctor_slots", "Evaluations at once.", lambda: queue.slots),
+            ("proctor_slots_busy", "Evaluations that run.", lambda: queue.running),
+            ("proctor_queue_depth", "Submissions taken that do not run yet.", lambda: queue.queued),
+            (
+                "proctor_queue_portable",
+                "Submissions that wait here and could be judged by any replica.",
+                lambda: queue.handover.portable,
+            ),
+            (
+                "proctor_items_at_peers",
+                "Submissions that other replicas are to judge.",
+                lambda: queue.handover.away,
+            ),
+            ("proctor_queue_limit", "Submissions that may wait.", lambda: queue.max_queued),
+            ("proctor_draining", "1 while the service stops.", lambda: int(queue.draining)),
+        ):
+            Gauge(name, text, registry=self.registry).set_function(read)
+        self.registry.register(
+            ScrapedGauge("proctor_sandboxes", "Sandboxes, by status.", "status", backend.census)
+        )
+        self.registry.register(
+            ScrapedGauge(
+                "proctor_degraded",
+                "1 for each protection that this machine cannot enforce.",
+                "protection",
+                lambda: dict.fromkeys(backend.traits.degraded, 1.0),
+            )
+        )
+        if isinstance(backend, FarBackend):
+            backend.when_created(self._start_seconds.observe)
+            backend.when_failed(lambda reason: self._sandbox_failures.labels(reason).inc())
+            backend.when_spent(
+                lambda payer, seconds, dollars: self._jobs.add_spent(*payer, seconds, dollars)
+            )
+
+    def watch_stateful(self, census: Callable[[], Mapping[str, float]]) -> None:
+        """Register the gauge of stateful sandboxes by status."""
+        name, text = "proctor_stateful_sandboxes", "Sandboxes that keep their state, by status."
+        self.registry.register(ScrapedGauge(name, text, "status", census))
+
+    def watch_store(self, up: Callable[[], bool]) -> None:
+        """Register the gauge of the shared store."""
+        name, text = "proctor_store_up", "1 while the shared store answers."
+        Gauge(name, text, registry=self.registry).set_function(lambda: int(up()))
+
+    def watch_workers(self, working: Callable[[], int]) -> None:
+        """Register the gauge of judge processes."""
+        gauge = Gauge("proctor_workers", "Judge processes that work.", registry=self.registry)
+        gauge.set_function(working)
+
+    def worker_ended(self, cause: str) -> None:
+        """Record the end of a judge process that was replaced."""
+        self._worker_ends.labels(cause).inc()
+
+    def watch_journal(self, unwritten: Callable[[], int]) -> None:
+        """Register the gauge of records that wait to be written."""
+        name, text = "proctor_journal_unwritten", "Records that wait to be written to the journal."
+        Gauge(name, text, registry=self.registry).set_function(unwritten)
+        for reason in JOURNAL_LOSSES:  # at 0, as the reasons of errors
+            self._journal_dropped.labels(reason)
+
+    def journal_written(self, records: int) -> None:
+        """Record records that are in the journal's database."""
+        self._journal_written.inc(records)
+
+    def journal_dropped(self, reason: str, records: int = 1) -> None:
+        """Record lost records of the journal: `full`, `invalid` or `stopped`."""
+        self._journal_dropped.labels(reason).inc(records)
+
+    def store_failed(self) -> None:
+        """Record a missing answer of the shared store."""
+        self._store_failures.inc()
+
+    def forwarded(self, outcome: str) -> None:
+        """Record a request to another replica: `answered` or `unreachable`."""
+        self._forwarded.labels(outcome).inc()
+
+    def slice_ended(self, outcome: str) -> None:
+        """Record a part of a batch: `answered`, `refused`, `lost` or `given_up`."""
+        self._slices.labels(outcome).inc()
+
+    def slice_items(self, outcome: str, items: int = 1) -> None:
+        """Record items of such parts: `judged`, `returned`, or `ended` (cancelled or late)."""
+        self._slice_items.labels(outcome).inc(items)
+
+    def executed(self, outcome: str, seconds: float) -> None:
+        """Record a command in a stateful sandbox."""
+        self._execs.labels(outcome).inc()
+        self._exec_seconds.observe(seconds)
+
+    def played(self, trajectory: Trajectory) -> None:
+        """Record a finished trajectory."""
+        failure = trajectory.failure
+        self._trajectories.labels(trajectory.verdict if failure is None else failure.reason).inc()
+        self._turns.observe(trajectory.metrics.get("turns", 0))
+
+    def asked_policy(self, outcome: str, seconds: float) -> None:
+        """Record a request to a policy: `answered` or `failed`."""
+        self._policy_seconds.labels(outcome).observe(seconds)
+
+    def spent(self, tenant: str | None) -> Iterator[tuple[str, str, float, float]]:
+        """Yield tenant, job, seconds and dollars of sandboxes, of a tenant or of all tenants."""
+        for whose, job, counts in self._jobs.seen(tenant):
+            if counts.sandbox_seconds:
+                yield whose, job, counts.sandbox_seconds, counts.sandbox_dollars
+
+    def view(self, tenant: str | None) -> View:
+        """Return the metrics visible to a tenant: all except the jobs of other tenants.
+
+        None stands for the operator, who sees all.
+        """
+        jobs = None if tenant is None else JobCollector(self._jobs.seen, tenant, by_tenant=False)
+        return View(self.registry, jobs)
+
+    def evaluated(
+        self, job: str, outcome: Outcome, tenant: str = "local", environment: str = DEFAULT
+    ) -> None:
+        """Record the outcome of an evaluation; the rewards of a peer are in the peer's metrics."""
+        judgement = outcome.judgement
+        if judgement is None or outcome.reward is None:
+            reason = outcome.failure.reason if outcome.failure is not None else "judge_failed"
+            self._errors.labels(reason).inc()
+            if reason == SandboxLost.reason:
+                self._jobs.add_lost(tenant, job)
+            return
+        if outcome.peer_degraded is not None and outcome.cache == "miss":
+            return
+        self.recent.add()
+        self._jobs.add(tenant, job, judgement.verdict, outcome.reward)
+        if judgement.verdict == "no_code":
+            return
+        self._environments.add(environment)
+        self._cache.add(outcome.cache)
+        if outcome.cache == "miss":
+            self._phases.observe("queue", outcome.queue_seconds)
+        for signal in judgement.hack_signals:
+            self._signals.labels(self._signal(signal)).inc()
+
+    def controlled(self, submission: Submission, outcome: Outcome) -> None:
+        """Record the negative control of a judgement, where it ran: with its grader and language."""
+        judgement = outcome.judgement
+        if judgement is None or judgement.negative_control is None:
+            return
+        if outcome.cache == "miss" and outcome.peer_degraded is None:
+            labels = (judgement.negative_control, submission.grader.kind, submission.language)
+            self._controls.labels(*labels).inc()
+
+    def cancelled(self) -> None:
+        """Record an item that was cancelled before its outcome."""
+        self._errors.labels("cancelled").inc()
+
+    def attempted(self, judgement: Judgement, seconds: float) -> None:
+        """Record an attempt of the judge that ended with a verdict."""
+        if judgement.unreported:
+            self._unreported.inc()
+        sandbox_seconds = judgement.usage.wall_seconds
+        self._phases.observe("sandbox", sandbox_seconds)
+        # Sandboxes may have run in parallel, so their sum may exceed the elapsed time.
+        self._phases.observe("judge", max(seconds - sandbox_seconds, 0.0))
+
+    def attempt_failed(self, reason: str) -> None:
+        """Record an attempt of the judge that ended without a verdict."""
+        self._attempts.labels(reason).inc()
+
+    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Record a request. `route` is the route template, never the path."""
+        self._requests.labels(method, route, str(status)).inc()
+        self._request_seconds.labels(route).observe(seconds)
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(name, text, labels, registry=self.registry)
+
+    def _histogram(
+        self, name: str, text: str, buckets: tuple[float, ...], *labels: str
+    ) -> Histogram:
+        return Histogram(name, text, labels, buckets=buckets, registry=self.registry)
