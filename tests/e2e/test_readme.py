@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from harness import Service
@@ -93,6 +95,30 @@ def test_example(example: Example, service: Service, tmp_path: Path) -> None:
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert '"error":{"reason"' not in ran.stdout.replace(" ", "")
+
+
+def _json_block(page: str, mark: str) -> Any:
+    _, _, rest = (ROOT / page).read_text().partition(f"<!-- {mark} -->\n```json\n")
+    return json.loads(rest.partition("\n```\n")[0])
+
+
+def _stable(result: dict[str, Any]) -> dict[str, Any]:
+    """Return a result with types in place of the values that differ from run to run."""
+    usage = {name: type(value) for name, value in result["usage"].items()}
+    ids = {name: type(result[name]) for name in ("evaluation_id", "sandbox_id", "degraded")}
+    return {**result, **ids, "usage": usage}
+
+
+def test_the_whole_request_has_the_answer_beside_it(service: Service) -> None:
+    request, expected = (
+        _json_block("docs/wire.md", f"whole {each}") for each in ("request", "answer")
+    )
+    with service.client() as client:
+        response = client.post("/reward", json=request)
+    assert response.status_code == 200, response.text
+    answer = response.json()
+    assert list(map(_stable, answer["results"])) == list(map(_stable, expected["results"]))
+    assert answer["summary"] == expected["summary"]
 
 
 def test_every_command_block_is_run_or_says_why_not() -> None:
