@@ -107,7 +107,7 @@ def finished(text: str, name: str) -> str:
 
 
 def _check_words(text: str) -> None:
-    """Raise ValueError if the sources no longer have words that the generator replaces."""
+    """Raise ValueError if the sources lack words of the generator's replacements."""
     missing = [old for old in WORDS if old not in text]
     if missing:
         raise ValueError(f"not in the sources: {missing}")
@@ -116,8 +116,12 @@ def _check_words(text: str) -> None:
 def main() -> int:
     """Write the modules, or with --check compare them."""
     modules = generated()
-    known = {path: path.read_text() for path in (PACKAGE / "_sync").glob("*.py")}
-    stale = [path for path in modules.keys() | known.keys() if modules.get(path) != known.get(path)]
+    committed = {path: path.read_text() for path in (PACKAGE / "_sync").glob("*.py")}
+    stale = [
+        path
+        for path in modules.keys() | committed.keys()
+        if modules.get(path) != committed.get(path)
+    ]
     for path in stale:
         print(path.relative_to(PACKAGE))
     if "--check" in sys.argv:

@@ -1,4 +1,4 @@
-"""The thin client of Proctor, the service that judges model-written code.
+"""The thin client of Proctor, a judge of model-written code.
 
     from proctor_client import Client
 

@@ -23,7 +23,7 @@ M = TypeVar("M", bound=wire.Response)
 
 
 class NotJson(ProtocolError):
-    """Raised for a body that is no JSON, such as one that was cut short."""
+    """Raised for a body that breaks off, or is text in another format than JSON."""
 
 
 class Lines:
@@ -142,14 +142,14 @@ def parse_model(model: type[M], body: bytes) -> M:
         raise kind(f"the answer is no {model.__name__}: {_first(error)}") from None
 
 
-def completed(kept: wire.RewardResponse, later: wire.RewardResponse) -> wire.RewardResponse:
-    """Return the response with the later results of what the service had handed back.
+def completed(earlier: wire.RewardResponse, later: wire.RewardResponse) -> wire.RewardResponse:
+    """Return the response with the later results of items that the service had handed back.
 
-    A service that was restarted meanwhile may judge again what it had judged, or hand it back.
+    A restarted service may judge earlier items again, or hand them back.
     """
     results = [
         after if is_back(before) else before
-        for before, after in zip(kept.results, later.results, strict=True)
+        for before, after in zip(earlier.results, later.results, strict=True)
     ]
     return later.model_copy(update={"results": results, "summary": summary_of(results)})
 
@@ -169,12 +169,12 @@ def summary_of(results: Iterable[wire.Result]) -> wire.Summary:
 
 
 def is_back(result: wire.Result) -> bool:
-    """Return True if the submission was not judged because the service stopped."""
+    """Return True for a submission left unjudged by a stopping service."""
     return result.error is not None and result.error.reason == "cancelled"
 
 
 def check_index(result: wire.Result, count: int) -> None:
-    """Raise ProtocolError if the result belongs to none of the `count` submissions."""
+    """Raise ProtocolError for a result beyond the `count` submissions."""
     if not 0 <= result.index < count:
         raise ProtocolError(f"result {result.index} of a request with {count} submissions")
 

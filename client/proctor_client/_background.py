@@ -31,7 +31,7 @@ class Threads:
     def submit(
         self, owner: object, sandbox: Sandbox, run: Callable[[], wire.ExecResult]
     ) -> Pending:
-        """Begin the execution, or queue it."""
+        """Begin or queue the execution."""
         future = self._pool.get().submit(run)
         pending = Pending(owner, sandbox, future)
         future.add_done_callback(lambda _: self._finished(pending))

@@ -1,4 +1,4 @@
-"""Calls about rewards, capacity and health, each as a flow that a client drives."""
+"""Calls about rewards, capacity and health, each as a flow for a client's driver."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ AnySubmission: TypeAlias = wire.Submission | Mapping[str, Any] | str
 
 
 class CodeOptions(TypedDict, total=False):
-    """Fields of wire.Code, each of which the service must know if it is set: what a task puts around code."""
+    """Fields of wire.Code, the code around a completion. An older service may lack a field that is set."""
 
     prelude: str | None
     """Source before each submission: imports, helpers, a recursion limit; default: none."""

@@ -49,7 +49,7 @@ class ClientOptions(TypedDict, total=False):
 class Address:
     """URL of the service and its access token. The repr hides the token.
 
-    Raises ValueError for an invalid URL, one without an http(s) scheme or a host, for a URL with a
+    Raises ValueError for a URL without an http(s) scheme or a host, for a URL with a
     user name, a password or a query, and for a token with characters other than visible ASCII. White space
     around the token, such as the last newline of a file, is removed.
     """
@@ -110,7 +110,7 @@ def limits() -> httpx.Limits:
     """Return the connection pool limits. Idle connections close after 4 s, before uvicorn's 5 s.
 
     No request waits in the pool: `FairSemaphore` lets as many in as there are connections. Few idle
-    connections are best: httpcore polls each of them at every change, and compares each with all others.
+    connections are best: httpcore polls each of them at every change, and compares all pairs.
     With 64 idle connections, 64 calls at once took three times the CPU time of new connections.
     """
     return httpx.Limits(
@@ -123,7 +123,7 @@ class Connector:
 
     The constructor loads the TLS settings once. Loading in a forked child could deadlock, if
     another thread of the parent held the locks of the TLS library during the fork. Raises ValueError
-    for certificates that the environment names and that cannot be read.
+    for unreadable certificates of the environment.
     """
 
     def __init__(self, address: Address, transport: Any = None) -> None:
@@ -174,7 +174,7 @@ class Connector:
 
 
 class _Opened(Generic[H]):
-    """One process's connections, by event loop; None stands for all threads."""
+    """Connections of a process by event loop; None stands for all threads."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -189,7 +189,7 @@ class _Connections(Generic[H]):
     A copy keeps address and token, and opens its own connections. `has_answered` is true if the
     service ever answered this client, here or in the process from which this process was forked.
     `repeats_ids` is true once a sound answer repeated the id of its request. `inherited` keeps
-    exchanges of a parent process alive, so that they are not finalized here.
+    exchanges of a parent process alive, which prevents their finalization here.
     """
 
     def __init__(self, connector: Connector) -> None:
@@ -211,24 +211,24 @@ class _Connections(Generic[H]):
         loop, opened = self._loop(), self._opened.get()
         with opened.lock:
             self.check_open()
-            known = opened.http_by_loop
-            _forget_closed(known)
-            if loop not in known:
-                known[loop] = self._open()
-            return known[loop]
+            clients = opened.http_by_loop
+            _forget_closed(clients)
+            if loop not in clients:
+                clients[loop] = self._open()
+            return clients[loop]
 
     def permits(self, *, is_held: bool) -> FairSemaphore:
-        """Return the semaphore of this process and loop, for answers that callers hold or for others."""
+        """Return the semaphore of this process and loop, for streams or for short calls."""
         loop, opened = self._loop(), self._opened.get()
         with opened.lock:
-            known = opened.permits_by_loop
-            if loop not in known:
-                _forget_closed(known)
-                known[loop] = {each: FairSemaphore(MOST_REQUESTS) for each in (True, False)}
-            return known[loop][is_held]
+            permits = opened.permits_by_loop
+            if loop not in permits:
+                _forget_closed(permits)
+                permits[loop] = {each: FairSemaphore(MOST_REQUESTS) for each in (True, False)}
+            return permits[loop][is_held]
 
     def extensions(self) -> dict[str, Any]:
-        """Return what httpx takes with each request, besides the request."""
+        """Return the options of httpx for each request."""
         return {}
 
     def renew(self, http: H) -> None:
@@ -254,8 +254,8 @@ class _Connections(Generic[H]):
         opened = self._opened.get()
         with opened.lock:
             self.is_closed = True
-            known, opened.http_by_loop = opened.http_by_loop, {}
-            return known
+            clients, opened.http_by_loop = opened.http_by_loop, {}
+            return clients
 
 
 def _forget_closed(by_loop: dict[asyncio.AbstractEventLoop | None, Any]) -> None:
@@ -277,14 +277,14 @@ class Connections(_Connections[httpx.Client]):
 
     def close(self) -> None:
         """Close this process's connections, and end the calls of other threads."""
-        known, opened = self._end(), self._opened.get()
+        clients, opened = self._end(), self._opened.get()
         with opened.lock:
             connected = list(opened.sockets)
         for each in connected:
             end_socket(each)
         for permits in opened.permits_by_loop.values():
             _wake(permits)
-        for http in known.values():
+        for http in clients.values():
             http.close()
 
     def extensions(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""FairSemaphore of requests: so many at once, first come, first served. No I/O, and no waiting.
+"""FairSemaphore of requests: a bounded number at once, first come, first served, without I/O or waiting.
 
 httpx also lets requests wait for a connection, but searches all of them at each change: with some
-hundred waiting requests, the search takes all of a core. So no request enters httpx without a permit.
+hundred waiting requests, the search takes all of a core. So each request needs a permit before httpx.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Event(Protocol):
 
 
 class FairSemaphore:
-    """Semaphore of one event loop, or of all threads of a process. Thread-safe."""
+    """Semaphore of an event loop, or of all threads of a process. Thread-safe."""
 
     def __init__(self, count: int) -> None:
         self._free = count

@@ -1,4 +1,4 @@
-"""Answers of the fake service: whole bodies, lines, and connections that break as ordered."""
+"""Answers of the fake service: whole bodies, lines, and ordered breaks of connections."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Plain:
 
 @dataclass(frozen=True)
 class Lines:
-    """An answer with one line per result, and final lines after them."""
+    """An answer with a line per result, and final lines after them."""
 
     results: list[bytes]
     last: list[bytes]
@@ -39,7 +39,7 @@ class Lines:
 
 @dataclass(frozen=True)
 class Order:
-    """Planned outcome of one request: this answer, or a broken connection."""
+    """Planned outcome of a request: this answer, or a broken connection."""
 
     response: Plain | None = None
     after_results: int | None = None
@@ -119,7 +119,7 @@ def result_of(
         integrity="separated",
         cache="miss",
     )
-    return blank.model_copy(update=said_of(judged))
+    return blank.model_copy(update=judged_fields(judged))
 
 
 def stands(result: wire.Result) -> bool:
@@ -127,7 +127,7 @@ def stands(result: wire.Result) -> bool:
     return result.error is None or not result.error.retryable
 
 
-def said_of(judged: float | str | wire.ItemError) -> dict[str, object]:
+def judged_fields(judged: float | str | wire.ItemError) -> dict[str, object]:
     """Return the fields of a result or a trajectory defined by the judge's answer."""
     if isinstance(judged, wire.ItemError):
         return {"error": judged}

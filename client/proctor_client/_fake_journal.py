@@ -1,4 +1,4 @@
-"""The journal of the fake service: what it has judged, in memory."""
+"""The journal of the fake service: judged submissions, in memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _AS_RESULT = (*_AS_JUDGED, "truncated", "cache", "usage", "sandbox_id")
 
 @dataclass(frozen=True)
 class Origin:
-    """The request of a submission: its fields that the journal has, and those for all submissions."""
+    """The request of a submission: fields of the journal, own and shared."""
 
     job: str = "default"
     step: int | None = None
@@ -75,42 +75,42 @@ class FakeJournal:
     _rollout_numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def judge(self, index: int, submission: wire.Submission, origin: Origin) -> wire.Result:
-        """Return the judge's answer as a result, and record it."""
-        said = self.ask(submission)
+        """Record the judge's answer, and return the result."""
+        judged = self.ask(submission)
         number = next(self._numbers)
-        result = result_of(index, submission, said, f"ev_fake_{number}")
-        if not isinstance(said, wire.Result):
+        result = result_of(index, submission, judged, f"ev_fake_{number}")
+        if not isinstance(judged, wire.Result):
             chosen = submission.environment or origin.environment or result.environment
             result = result.model_copy(update={"environment": chosen})
         self._records.append(_Record(number, submission, self._detail(submission, origin, result)))
         return result
 
     def new_rollout_id(self) -> str:
-        """Return an id that no other rollout has."""
+        """Return a unique id of a rollout."""
         return f"ro_fake_{next(self._rollout_numbers)}"
 
-    def rolled_out(self, request: wire.RolloutRequest, said: wire.Trajectory) -> None:
-        """Record a trajectory, under the id that it has."""
-        self._rollouts[said.rollout_id] = wire.RolloutRecord(
-            id=said.rollout_id,
+    def rolled_out(self, request: wire.RolloutRequest, trajectory: wire.Trajectory) -> None:
+        """Record a trajectory under its own id."""
+        self._rollouts[trajectory.rollout_id] = wire.RolloutRecord(
+            id=trajectory.rollout_id,
             at=self._now(),
             job=request.job,
             step=request.step,
-            task=said.task_id,
+            task=trajectory.task_id,
             tags=request.tags,
-            verdict=said.verdict,
-            reward=said.reward,
-            error=None if said.error is None else said.error.reason,
-            error_message="" if said.error is None else said.error.message,
-            metrics=said.metrics,
-            sandbox_id=said.sandbox_id,
+            verdict=trajectory.verdict,
+            reward=trajectory.reward,
+            error=None if trajectory.error is None else trajectory.error.reason,
+            error_message="" if trajectory.error is None else trajectory.error.message,
+            metrics=trajectory.metrics,
+            sandbox_id=trajectory.sandbox_id,
             version=VERSION,
-            messages_and_choices=said.messages_and_choices,
-            tools=said.tools or [],
+            messages_and_choices=trajectory.messages_and_choices,
+            tools=trajectory.tools or [],
         )
 
     def handle(self, request: httpx.Request) -> Plain:
-        """Answer a request for one of `ROUTES`."""
+        """Answer a request for a route of `ROUTES`."""
         path = request.url.raw_path.partition(b"?")[0].decode("ascii")
         kind, *parts = [unquote(part) for part in path.strip("/").split("/")]
         match request.method, kind, parts:
@@ -216,13 +216,13 @@ class FakeJournal:
 def _text(completion: str | Sequence[wire.Message]) -> str:
     if isinstance(completion, str):
         return completion
-    said = [each.content for each in completion if each.role == "assistant"]
-    return said[-1] if said and isinstance(said[-1], str) else ""
+    texts = [each.content for each in completion if each.role == "assistant"]
+    return texts[-1] if texts and isinstance(texts[-1], str) else ""
 
 
 def _fits(detail: wire.EvaluationDetail, query: wire.EvaluationQuery) -> bool:
     """Return True if all conditions of the query hold."""
-    said = (detail.completion or "").lower()
+    completion = (detail.completion or "").lower()
     is_any_error = query.error == "*" and detail.error is not None
     names = ("job", "step", "task", "verdict", "reward", "rollout_id")
     wanted: dict[str, Any] = {name: getattr(query, name) for name in names}
@@ -231,7 +231,7 @@ def _fits(detail: wire.EvaluationDetail, query: wire.EvaluationQuery) -> bool:
         and (query.tag is None or query.tag in detail.tags)
         and (query.signal is None or query.signal in detail.hack_signals)
         and (query.error is None or query.error == detail.error or is_any_error)
-        and all(word in said for word in (query.text or "").lower().split())
+        and all(word in completion for word in (query.text or "").lower().split())
     )
 
 

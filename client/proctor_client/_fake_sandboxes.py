@@ -24,7 +24,7 @@ Executed: TypeAlias = wire.ExecResult | str | int | wire.ItemError
 
 @dataclass
 class FakeSandbox:
-    """One sandbox. Tests may read and change its `files`, whose paths omit `./`."""
+    """Sandbox. Tests may read and change its `files`, with paths without `./`."""
 
     id: str
     order: wire.SandboxRequest
@@ -39,7 +39,7 @@ Execute: TypeAlias = Callable[[FakeSandbox, wire.ExecRequest], Executed]
 
 
 class FakeSandboxes:
-    """All fake sandboxes. A command runs outside the lock, so a test may block it."""
+    """All fake sandboxes. Commands run outside the lock, so a test may block a command."""
 
     def __init__(self, execute: Execute, journal: FakeJournal, clock: Clock) -> None:
         self._execute = execute
@@ -59,13 +59,13 @@ class FakeSandboxes:
             return list(self._by_id.values())
 
     def handle(self, request: httpx.Request) -> Plain | Lines:
-        """Answer a request whose path begins with /sandboxes."""
+        """Answer a request below /sandboxes."""
         try:
             return self._route(request)
         except ValidationError as error:
             return problem(422, "invalid_request", from_validation(error).message)
 
-    def told(self, sandbox: FakeSandbox) -> wire.Sandbox:
+    def as_wire(self, sandbox: FakeSandbox) -> wire.Sandbox:
         """Return the sandbox as the wire's model."""
         return wire.Sandbox(
             id=sandbox.id,
@@ -99,7 +99,7 @@ class FakeSandboxes:
         if found is None:
             return problem(404, "sandbox_not_found", f"no sandbox {sandbox_id}")
         if not rest and request.method == "GET":
-            return as_json(self.told(found))
+            return as_json(self.as_wire(found))
         if gone:
             return problem(410, "sandbox_stopped", found.message)
         if not rest and request.method == "DELETE":
@@ -137,11 +137,11 @@ class FakeSandboxes:
                 self._by_id[name] = made
                 if key:
                     self._by_key[key] = made
-        return as_json(self.told(made), 201)
+        return as_json(self.as_wire(made), 201)
 
     def _list(self, tags: list[str], statuses: list[str]) -> Plain:
         found = [
-            self.told(each)
+            self.as_wire(each)
             for each in self.all()
             if _carries(each, tags) and (not statuses or each.status in statuses)
         ]
@@ -156,26 +156,26 @@ class FakeSandboxes:
 
     def _exec(self, sandbox: FakeSandbox, request: httpx.Request) -> Plain | Lines:
         order = wire.ExecRequest.model_validate_json(request.content)
-        said = self._execute(sandbox, order)
+        outcome = self._execute(sandbox, order)
         streams = "application/x-ndjson" in request.headers.get("accept", "")
-        if isinstance(said, wire.ItemError):
+        if isinstance(outcome, wire.ItemError):
             self._counts.executed(sandbox.id, "error")
             if streams:
-                return Lines([], [as_line(wire.ExecLine(error=said))])
-            return problem(503, said.reason, said.message)
-        if isinstance(said, str):
-            said = wire.ExecResult(exit_code=0, stdout=said, ending="exited")
-        elif isinstance(said, int):
-            said = wire.ExecResult(exit_code=said, ending="exited")
-        self._counts.executed(sandbox.id, outcome_of(said))
+                return Lines([], [as_line(wire.ExecLine(error=outcome))])
+            return problem(503, outcome.reason, outcome.message)
+        if isinstance(outcome, str):
+            outcome = wire.ExecResult(exit_code=0, stdout=outcome, ending="exited")
+        elif isinstance(outcome, int):
+            outcome = wire.ExecResult(exit_code=outcome, ending="exited")
+        self._counts.executed(sandbox.id, outcome_of(outcome))
         if not streams:
-            return as_json(said)
+            return as_json(outcome)
         output = [
-            wire.ExecLine(stdout=said.stdout or None),
-            wire.ExecLine(stderr=said.stderr or None),
+            wire.ExecLine(stdout=outcome.stdout or None),
+            wire.ExecLine(stderr=outcome.stderr or None),
         ]
         printed = [as_line(each) for each in output if each.stdout or each.stderr]
-        return Lines(printed, [as_line(wire.ExecLine(result=said))])
+        return Lines(printed, [as_line(wire.ExecLine(result=outcome))])
 
     def _grade(self, sandbox: FakeSandbox, request: httpx.Request) -> Plain:
         order = wire.GradeRequest.model_validate_json(request.content)
@@ -185,8 +185,8 @@ class FakeSandboxes:
             scoring=order.scoring,
             limits=order.limits,
         )
-        asked = sandbox.order
-        origin = Origin(asked.job, order.step, asked.tags, graded_sandbox_id=sandbox.id)
+        created = sandbox.order
+        origin = Origin(created.job, order.step, created.tags, graded_sandbox_id=sandbox.id)
         result = self._journal.judge(0, submission, origin)
         return as_json(result.model_copy(update={"sandbox_id": sandbox.id}))
 

@@ -1,13 +1,13 @@
 """The protocol without I/O: requests to send, times to wait, and the decision to give up.
 
-A flow is a generator. It yields steps (send a request, read on, sleep, emit an item to the caller)
+A flow is a generator of steps (send a request, read on, sleep, emit an item to the caller)
 and receives the reply to each step. `Client` and `AsyncClient` only carry out the steps. Three
 rules prevent known faults:
 
-- A retry must not start the work again. Each call has one Idempotency-Key, the same on every
+- A retry must not start the work again. Each call has an Idempotency-Key, the same on every
   attempt; an unrepeatable call is sent again only if the earlier attempt surely did not begin.
 - A service that shuts down returns its queued items unjudged. The flow asks for these items once
-  more, with the same key, from the replica that serves then.
+  more, with the same key, from the next replica.
 - A series of short random waits could end before a restart does. So the unused rest of each random
   window is added to the next wait, and each attempt falls into its own part of the outage.
 """
@@ -61,11 +61,11 @@ WIRE = "proctor-wire"
 class Policy:
     """Timeouts and retry limits of a client.
 
-    `max_attempts` bounds the attempts of one call; `retry_budget_seconds` bounds the sum of the
-    waits between them. A call ends for good after its answer time plus that budget; the time for
+    `max_attempts` bounds the attempts of a call; `retry_budget_seconds` bounds the sum of the
+    waits between them. A call ends for good after its answer time plus this budget; the time for
     which the caller holds an item of a stream does not count. In threads, a read in progress at
-    that time still ends by its own limit, at most the answer time: httpx fixes the limit of all
-    reads of an answer when the request is sent. Streams of output and of trajectories are not
+    the end of the call still ends by its own limit, at most the answer time: httpx fixes all limits of
+    an answer's reads when the request is sent. Streams of output and of trajectories are not
     resumed, and last as long as their data arrives. With the defaults, the seven waits add up to 45
     to 60 s, which is longer than a restart of the service.
     """
@@ -80,7 +80,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class Call:
-    """One logical request. A healthy service answers within `answer_seconds`.
+    """A logical request. A healthy service answers within `answer_seconds`.
 
     `key` is the Idempotency-Key. `repeatable` is true if sending the request twice does no harm,
     either because of the key or by the nature of the request. Other calls are sent again only if
@@ -154,7 +154,7 @@ Flow: TypeAlias = Generator[Send | Read | Sleep | Emit[T], Reply, None]
 
 
 class Patience:
-    """Remaining attempts and time of one call."""
+    """Remaining attempts and time of a call."""
 
     def __init__(self, call: Call, policy: Policy, clock: Clock) -> None:
         self._call = call
@@ -168,7 +168,7 @@ class Patience:
         return min(self._call.answer_seconds, self.left_seconds())
 
     def left_seconds(self) -> float:
-        """Return the time until the end of the call. After the end, it is short but positive.
+        """Return the time until the end of the call. After the end, the time is short but positive.
 
         A sleep may last longer than asked for, and sockets accept no timeout of zero or less.
         """
@@ -196,15 +196,15 @@ class Patience:
         """Return the seconds to wait before the next attempt; raise `error` if none is left."""
         self._failures += 1
         budget = self._policy.retry_budget_seconds - self._waited
-        asked = min(error.retry_after_seconds or 0.0, LONGEST_RETRY_AFTER_SECONDS)
+        requested_wait = min(error.retry_after_seconds or 0.0, LONGEST_RETRY_AFTER_SECONDS)
         # The random wait is added to the requested wait, or all rejected clients return at once.
-        wait = min(asked + self._draw(), budget)
+        wait = min(requested_wait + self._draw(), budget)
         if (
             not error.retryable
             or not (self._call.repeatable or surely_unbegun(error))
             or self._failures >= self._policy.max_attempts
             or budget <= 0
-            or asked > budget
+            or requested_wait > budget
             or self._clock.monotonic() + wait >= self._end
         ):
             if self._failures > 1:
@@ -216,7 +216,7 @@ class Patience:
         return wait
 
     def if_handed_back(self, count: int) -> float | None:
-        """Return the wait before `count` items are asked for again, or None if this is not due."""
+        """Return the wait before `count` items are asked for again, or None before a repetition is due."""
         if not count:
             return None
         try:
@@ -246,11 +246,11 @@ def answer_flow(
     lacking: Callable[[T], int] = lambda item: 0,
     completed: Callable[[T, T], T] = lambda item, later: later,
 ) -> Flow[T]:
-    """Emit one item: the result of `parse` for the body of a success answer.
+    """Emit an item: the result of `parse` for the body of a success answer.
 
     `lacking` returns how much an item lacks. The flow then asks again within the retry limits, and
-    `completed` returns the item with what it lacked from a later one. If no later one comes, the
-    item is emitted as it is.
+    `completed` fills gaps of the item from a later item. Without a later item, the
+    first item is emitted unchanged.
     """
     patience = Patience(call, policy, clock)
     item = yield from _answered(call, policy, clock, patience, parse)
@@ -276,7 +276,7 @@ def lines_flow(
     policy: Policy,
     clock: Clock,
 ) -> Flow[T]:
-    """Emit the result of `parse` for each line of one answer. A broken answer is not resumed."""
+    """Emit the result of `parse` for each line of an answer. A broken answer is not resumed."""
     yield from _stream_begun(call, policy, clock, Patience(call, policy, clock))
     lines = Lines()
     while True:
@@ -338,7 +338,7 @@ def _sound(
 
 
 def _not_json(answer: Answer, error: ProtocolError, call: Call, policy: Policy) -> ProctorError:
-    """Return the error for a body that is no JSON: cut short, or of another program."""
+    """Return the error for a body in another format than JSON: cut short, or of another program."""
     begin = answer.body.lstrip()[:1]
     if begin in (b"", b"{") and "json" in answer.headers.get("content-type", "json"):
         return ProctorConnectionError(f"{policy.url}: cut short, {error.message}", retryable=True)
@@ -351,7 +351,7 @@ def _foreign(answer: Answer, call: Call, policy: Policy) -> ProtocolError:
 
 
 def _check_version(reply: Reply, policy: Policy) -> None:
-    """Raise ProtocolError for an answer in a newer version of the wire. Early services sent none."""
+    """Raise ProtocolError for an answer in a newer version of the wire. Early services omit the version."""
     version = reply.headers.get(WIRE, "") if isinstance(reply, Answer) else ""
     if version.isdecimal() and len(version) <= 9 and int(version) > wire.WIRE_VERSION:
         raise ProtocolError(
@@ -385,10 +385,10 @@ def stream_flow(
 def _read_results(
     seen: set[int], back: dict[int, wire.Result], count: int, policy: Policy, patience: Patience
 ) -> Generator[Read | Emit[wire.Result | wire.Summary], Reply, ProctorError | wire.Summary]:
-    """Emit the new results of one connection, and collect results returned unjudged in `back`.
+    """Emit the new results of a connection, and collect results returned unjudged in `back`.
 
-    Returns the error that ended the connection, or the summary. Raises ProctorTimeoutError at the
-    end of the call: a service that was restarted begins the batch's deadline anew.
+    Returns the connection's error, or the summary. Raises ProctorTimeoutError at the
+    end of the call: a restarted service begins the batch's deadline anew.
     """
     lines = Lines()
     while True:

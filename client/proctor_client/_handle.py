@@ -1,6 +1,6 @@
 """State of a sandbox handle, shared by both handle classes, without I/O.
 
-A handle represents one sandbox. Its creation always uses the same Idempotency-Key, so that an
+A handle represents a sandbox. Its creation always uses the same Idempotency-Key, so that an
 interrupted creation can be found again, and stopped. Leaving a `with` block stops the sandbox only
 in the process that created the sandbox. Forked children and copies of the handle only use the
 sandbox.
@@ -36,7 +36,7 @@ class Observer:
 
 
 class Handle:
-    """Local state of one sandbox. Without an `order`, the sandbox was created elsewhere."""
+    """Local state of a sandbox. Without an `order`, the sandbox was created elsewhere."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Handle:
         self._order = order
         self._key = PerProcess(_new_key)  # a forked child's start() gets its own sandbox
         self._id = None if sandbox_id is None else check_id(sandbox_id)
-        self._known: wire.Sandbox | None = None
+        self._state: wire.Sandbox | None = None
         self._maker_pid: int | None = None
         self._is_stopped = False
         self._counts = Counts()
@@ -66,16 +66,16 @@ class Handle:
     @property
     def tags(self) -> tuple[str, ...]:
         """Tags of the sandbox. For a sandbox created elsewhere, refresh() loads the tags."""
-        known = self._known or self._order
-        return () if known is None else tuple(known.tags)
+        state = self._state or self._order
+        return () if state is None else tuple(state.tags)
 
     @property
     def status(self) -> wire.SandboxStatus | str:
         """Last known status of the sandbox; refresh() asks the service."""
         if self._is_stopped:
             return "stopped"
-        if self._known is not None:
-            return self._known.status
+        if self._state is not None:
+            return self._state.status
         return "pending" if self._id is None else "running"
 
     @property
@@ -92,7 +92,7 @@ class Handle:
         return f"{type(self).__name__}({self._id or 'not started'!r}, {self.status})"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state of a copy, which uses the same sandbox and never stops it by itself."""
+        """Return the state of a copy, which uses the same sandbox and leaves the stop to the original."""
         return {**self.__dict__, "_maker_pid": None, "_observer": Observer()}
 
     @property
@@ -113,7 +113,7 @@ class Handle:
         return calls.create(self._order, self._key.get())
 
     def _started(self, sandbox: wire.Sandbox) -> None:
-        self._known = sandbox
+        self._state = sandbox
         self._id = check_id(sandbox.id)
         self._maker_pid = os.getpid()
         self._observer.on_created(self)

@@ -42,9 +42,9 @@ def retry_after(headers: Mapping[str, str], now: float) -> float | None:
 
 
 def is_name_or_tls(error: BaseException) -> bool:
-    """Return True if a name does not exist or TLS failed, which no retry mends.
+    """Return True for a missing name and for failed TLS, where retries are useless.
 
-    False for a resolver that gives no answer at the moment, and if the peer only disconnected.
+    False for a resolver without an answer at the moment, and for a peer that only disconnected.
     """
     gone = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
     return any(
@@ -63,7 +63,7 @@ def has_proxy(url: str) -> bool:
 
 
 def shut_down(response: httpx.Response) -> None:
-    """End the connection of an answer that is not read to its end.
+    """End the connection of an answer that stays partly unread.
 
     Closing is not enough: a forked child keeps the socket open, and the service would go on.
     """
@@ -72,7 +72,7 @@ def shut_down(response: httpx.Response) -> None:
 
 
 def end_socket(connected: Any) -> None:
-    """Shut a socket down, so that a thread that waits for its data ends, too."""
+    """Shut a socket down, so that threads waiting for its data end, too."""
     with suppress(AttributeError, OSError):  # closed, or not a socket
         connected.shutdown(socket.SHUT_RDWR)
 

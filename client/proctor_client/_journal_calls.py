@@ -1,4 +1,4 @@
-"""Calls about the journal, each as a flow that a client drives."""
+"""Calls about the journal, each as a flow for a client's driver."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class JournalCalls:
 
     def evaluations(self, options: EvaluationOptions) -> Flow[wire.EvaluationPage]:
         """Build the flow of GET /evaluations. Raises InvalidRequestError at once."""
-        given = {name: value for name, value in options.items() if value is not None}
-        query = urlencode(wire.dump(checked(wire.EvaluationQuery, given)), errors="replace")
+        fields = {name: value for name, value in options.items() if value is not None}
+        query = urlencode(wire.dump(checked(wire.EvaluationQuery, fields)), errors="replace")
         path = f"/evaluations?{query}" if query else "/evaluations"
         return self._get(path, wire.EvaluationPage)
 
@@ -94,7 +94,7 @@ class JournalCalls:
 
 
 def _part(name: str) -> str:
-    """Return a part of a path. Raises InvalidRequestError for what a URL's path cannot hold."""
+    """Return a part of a path. Raises InvalidRequestError for characters that a URL's path cannot hold."""
     if name in ("", ".", ".."):
         raise InvalidRequestError("an id or a name is wanted")
     return quote(name, safe="", errors="replace")

@@ -29,7 +29,7 @@ class Keeper(Observer, Generic[H]):
         self._live: dict[H, None] = {}
         self._is_closed = False
         self._has_reported_end = False
-        self._last_told: tuple[int | None, SessionStats] = None, SessionStats()
+        self._last_report: tuple[int | None, SessionStats] = None, SessionStats()
 
     @property
     def stats(self) -> SessionStats:
@@ -49,8 +49,8 @@ class Keeper(Observer, Generic[H]):
         """Report the counts to wandb at training step `step`; return True if they were reported.
 
         Without `step`, the counts get a history row of their own. With `reset`, the counts restart
-        at zero after a report. Without a report, because all counts are zero or because no run is
-        active, they continue.
+        at zero after a report. Without a report, because all counts are zero or a run is
+missing, they continue.
         """
         return self._report(step, reset=reset, commit=step is None)
 
@@ -88,10 +88,10 @@ class Keeper(Observer, Generic[H]):
         stats = self._counts.reset() if reset else self._counts.stats()
         if not session_metrics(stats):
             return False
-        step, told = self._beside_the_last(step, stats)
-        is_reported = self._reporter.report(session_metrics(told), step, commit=commit)
+        step, combined = self._beside_the_last(step, stats)
+        is_reported = self._reporter.report(session_metrics(combined), step, commit=commit)
         if reset and is_reported:
-            self._last_told = step, told
+            self._last_report = step, combined
         elif reset:
             self._counts.restore(stats)
         return is_reported
@@ -110,7 +110,7 @@ class Keeper(Observer, Generic[H]):
         As long as W&B accepts values for the last reported step, the counts include the last
         report, because new values replace the earlier values of the same step.
         """
-        last_step, last = self._last_told
+        last_step, last = self._last_report
         if last_step is None or step not in (None, last_step):
             return step, stats
         if not self._reporter.is_open(last_step):

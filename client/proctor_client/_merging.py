@@ -1,13 +1,13 @@
-"""Queue of reward calls: which of them travel in one request, and when. No I/O, and no waiting.
+"""Queue of reward calls: groups them into requests and times the requests, without I/O or waiting.
 
 A request for each of many small calls costs the client and the service more time than the judging. So
 the requests of such calls keep a distance, which grows with the number of open requests, and a request
-takes along the calls that wait by then. A call with no open request before it goes at once, by itself. A
+takes along the calls that wait by then. The first call goes at once, by itself. A
 slow service gets fewer and larger requests, and slow submissions in open requests delay no call by more
-than the distance. The results of a request arrive one by one, and no call waits for those of others.
+than the distance. The results of a request arrive singly, and each call waits for its own only.
 
-Only calls with the same options travel together. A request that the service refuses is taken apart: each
-of its calls goes by itself, so that a call at fault harms no other.
+Only calls with the same options travel together. A refused request is taken apart: each
+of its calls goes by itself, so that a call at fault harms only itself.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ class RewardOrder:
 
     @classmethod
     def of(cls, request: wire.RewardRequest) -> RewardOrder:
-        """Encode the request. Raises InvalidRequestError for what cannot be sent."""
+        """Encode the request. Raises InvalidRequestError for values that cannot be sent."""
         return cls(request, encode(request))
 
     @property
     def is_small(self) -> bool:
-        """True if the call may travel with others."""
+        """True if the call may share a request."""
         submissions = self.request.submissions
         limits = (self.request.limits, *(each.limits for each in submissions))
         outputs = [each.output_kb or 0 for each in limits if each is not None]
@@ -61,16 +61,16 @@ class RewardOrder:
 
     @property
     def size(self) -> int:
-        """The most that the call adds to a request, in bytes: each submission gets the options."""
+        """Maximum of bytes that the call adds to a request: each submission gets the options."""
         return len(self.content) * len(self.request.submissions)
 
     @property  # a `cached_property` of Python 3.11 has a lock, which a fork would leave held
     def options(self) -> str:
-        """The options that calls in one request share."""
+        """The shared options of the calls in a request."""
         return self.request.model_dump_json(exclude={"submissions", *_OF_EACH})
 
     def submissions(self) -> Sequence[wire.Submission]:
-        """Return the submissions, each with all that holds for it."""
+        """Return the submissions, each with all its options."""
         of_request = {name: getattr(self.request, name) for name in _OF_EACH}
         of_request = {name: value for name, value in of_request.items() if value is not None}
         return [
@@ -84,7 +84,7 @@ class RewardOrder:
 
 
 def merged(orders: Sequence[RewardOrder]) -> RewardOrder:
-    """Return the order of all these submissions, whose options are the same."""
+    """Return the order of all these submissions with their shared options."""
     first = orders[0].request
     fields = {name: getattr(first, name) for name in first.model_fields_set if name not in _OF_EACH}
     fields["submissions"] = [each for order in orders for each in order.submissions()]
@@ -93,7 +93,7 @@ def merged(orders: Sequence[RewardOrder]) -> RewardOrder:
 
 @dataclass(eq=False)
 class RewardCall:
-    """A call in the queue or in a request. `event` wakes the call: look then at what has changed.
+    """A call in the queue or in a request. `event` wakes the call to look for changes.
 
     `outcome` is the answer. `goes_alone` is set after the refusal of a request with this call.
     """
@@ -109,11 +109,11 @@ class RewardCall:
 
     @property
     def is_settled(self) -> bool:
-        """True if the call waits for no result of its request."""
+        """True if the call has all its results."""
         return self.has_left or self.goes_alone or self.outcome is not None
 
     def add(self, result: wire.Result) -> None:
-        """Add a result; the last one settles the call."""
+        """Add a result; the last result settles the call."""
         self.results[result.index] = result
         if len(self.results) == len(self.order.request.submissions):
             results = [self.results[index] for index in sorted(self.results)]
@@ -145,7 +145,7 @@ class MergedRequest:
 
     @property
     def is_abandoned(self) -> bool:
-        """True if the rest of the answer is for calls that were cancelled."""
+        """True if the rest of the answer is for cancelled calls."""
         return self.has_leavers and all(each.is_settled for each in self.calls)
 
     def order(self) -> RewardOrder:
@@ -177,7 +177,7 @@ def _may_be_of_one(error: Exception) -> bool:
 
 @dataclass(eq=False)
 class Lane:
-    """The calls with the same options: those that wait, and the open requests."""
+    """The calls with the same options: waiting calls, and open requests."""
 
     key: Hashable
     waiting: OrderedDict[RewardCall, None] = field(default_factory=OrderedDict)
@@ -190,7 +190,7 @@ class Lane:
             next(iter(self.waiting)).event.set()
 
     def take(self) -> MergedRequest:
-        """Take the first calls, as many as one request holds, out of the queue."""
+        """Take the first calls, as many as a request holds, out of the queue."""
         calls: list[RewardCall] = []
         count = size = 0
         for each in self.waiting:
@@ -205,7 +205,7 @@ class Lane:
 
 
 class RewardQueue:
-    """Queue of one process's reward calls, by event loop (None: all threads) and options.
+    """Queue of a process's reward calls, by event loop (None: all threads) and options.
 
     Thread-safe; the lock is reentrant for the reason given in `FairSemaphore`.
     """
@@ -224,7 +224,7 @@ class RewardQueue:
             return call
 
     def due(self, call: RewardCall, now: float) -> MergedRequest | float | None:
-        """Return the request that this call is to send now, or else the wait in seconds.
+        """Return the request for this call to send now, or else the wait in seconds.
 
         None: until the call is woken. `now` is in seconds of a monotonic clock.
         """

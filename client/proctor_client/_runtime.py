@@ -1,8 +1,8 @@
 """Time, processes, threads and event loops, as both halves of the client need them.
 
 A fork copies connections, locks and threads, which a child must not share with its parent. Two
-processes on one connection read each other's answers; a lock held by another thread is never
-released; a copied thread pool has no threads. So each process creates its own.
+processes on a shared connection read each other's answers; a lock held by another thread is never
+released; a copied thread pool lacks its threads. So each process creates its own.
 
 The functions at the end come in two forms, for event loops and for threads: the means differ. The
 generated half of the client uses the form for threads.
@@ -60,7 +60,7 @@ class Clock:
 
 
 class PerProcess(Generic[T]):
-    """A value that each process creates for itself with `make`, on first use.
+    """A value for each process, created with `make` on first use.
 
     An ancestor's value is kept and left alone: the ancestor still uses the value, and its finalizer
     might send data to the peer or wait for a lock. Copies and pickles start without a value.
@@ -72,7 +72,7 @@ class PerProcess(Generic[T]):
         self._by_pid: dict[int, T] = {}
 
     def get(self) -> T:
-        """Return this process's value; create it on first use."""
+        """Return this process's value, created on first use."""
         pid = os.getpid()
         if pid not in self._by_pid:
             self._by_pid.setdefault(pid, self._make())
@@ -98,12 +98,12 @@ async def shielded(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 
 def unshielded(work: Callable[[], T]) -> T:
-    """Return the result of `work()`: threads know no cancellation, and Ctrl-C is not shielded."""
+    """Return the result of `work()`: threads lack cancellation, and Ctrl-C arrives unshielded."""
     return work()
 
 
 async def moment_async() -> None:
-    """Let the tasks that are ready run first."""
+    """Let the ready tasks run first."""
     await asyncio.sleep(0)
 
 
@@ -112,12 +112,12 @@ def moment() -> None:
 
 
 def begin_async(work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], object]:
-    """Do the work in a task; the function that is returned cancels the task."""
+    """Do the work in a task; the returned function cancels the task."""
     return asyncio.create_task(work()).cancel
 
 
 def begin(work: Callable[[], None]) -> Callable[[], object]:
-    """Do the work in a thread; the function that is returned does nothing: threads go on."""
+    """Do the work in a thread; the returned function is empty: threads go on."""
     run = contextvars.copy_context().run
     threading.Thread(target=run, args=(work,), name="proctor-reward", daemon=True).start()
     return lambda: None

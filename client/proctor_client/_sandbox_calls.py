@@ -1,4 +1,4 @@
-"""Calls about stateful sandboxes, each as a flow that a client drives.
+"""Calls about stateful sandboxes, each as a flow for a client's driver.
 
 A path with `..` is rejected, because URL parsers resolve `..`, and the result would be another
 route. An execution is sent again only if the earlier attempt surely did not begin.
@@ -73,8 +73,8 @@ def exec_request(
     if isinstance(command, str):
         raise InvalidRequestError('command: an argv is wanted, such as ["bash", "-c", "…"]')
     fields = {"command": command, "code": code, "timeout_seconds": timeout_seconds}
-    given = {name: value for name, value in fields.items() if value is not None}
-    return checked(wire.ExecRequest, {**given, "stdin": stdin} if stdin else given)
+    present = {name: value for name, value in fields.items() if value is not None}
+    return checked(wire.ExecRequest, {**present, "stdin": stdin} if stdin else present)
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,8 @@ class SandboxCalls:
 
     def find(self, tags: Iterable[str], statuses: str | Iterable[str]) -> Flow[list[wire.Sandbox]]:
         """Build the flow of GET /sandboxes."""
-        asked = [statuses] if isinstance(statuses, str) else strings("status", statuses)
-        query = urlencode({"tag": strings("tags", tags), "status": asked}, doseq=True)
+        names = [statuses] if isinstance(statuses, str) else strings("status", statuses)
+        query = urlencode({"tag": strings("tags", tags), "status": names}, doseq=True)
         call = self._call("GET", f"/sandboxes?{query}" if query else "/sandboxes")
         return self._answer(call, lambda body: _whole(wire.SandboxList, body).sandboxes)
 
@@ -158,8 +158,8 @@ class SandboxCalls:
         own: dict[str, Any] = {"limits": limits, "step": step, **(code or {})}
         if negative_control != "signal":  # the default of a service that knows the field
             own["negative_control"] = negative_control
-        given = {name: value for name, value in own.items() if value is not None}
-        request = checked(wire.GradeRequest, {"grader": grader, "scoring": scoring, **given})
+        options = {name: value for name, value in own.items() if value is not None}
+        request = checked(wire.GradeRequest, {"grader": grader, "scoring": scoring, **options})
         seconds = max(self.policy.timeout_seconds, QUEUE_SECONDS)
         if isinstance(request.grader, wire.HarborGrader):  # its verifier may run twice
             seconds += 2 * request.grader.timeout_seconds
@@ -252,7 +252,7 @@ def _stopped_once(flow: Flow[bool]) -> Flow[bool]:
 
 
 def check_id(sandbox_id: str) -> str:
-    """Return the id. Raises InvalidRequestError for an id that would change the URL's path."""
+    """Return the id. Raises InvalidRequestError for an id with characters of a URL's path."""
     if not sandbox_id or quote(sandbox_id, safe="") != sandbox_id or set(sandbox_id) <= {"."}:
         raise InvalidRequestError("sandbox_id: it is not the id of a sandbox")
     return sandbox_id
@@ -269,10 +269,12 @@ def _file_path(sandbox_id: str, path: str) -> str:
         raise _refused("path: it has .. in it; give it without, or from the root")
     if parts[-1] in ("", "."):
         raise _refused("path: it names no file")
-    kept = "/".join(part for part in parts if part not in ("", "."))
+    clean_path = "/".join(part for part in parts if part not in ("", "."))
     try:
         # The slash of an absolute path is quoted, because some proxies merge two slashes into one.
-        return _path(sandbox_id, f"/files/{'%2F' if path.startswith('/') else ''}{quote(kept)}")
+        return _path(
+            sandbox_id, f"/files/{'%2F' if path.startswith('/') else ''}{quote(clean_path)}"
+        )
     except UnicodeEncodeError:
         raise _refused("path: it is no Unicode") from None
 
@@ -316,7 +318,7 @@ def _timed_out(result: wire.ExecResult, request: wire.ExecRequest) -> str:
 
 
 def _whole(model: type[L], body: bytes) -> L:
-    """Return the answer; log a warning if it lacks the sandboxes of unavailable replicas."""
+    """Return the answer; log a warning if the sandboxes of unavailable replicas are missing."""
     answer = parse_model(model, body)
     if answer.replicas_missing:
         message = "%d replicas did not answer: their sandboxes are left out"

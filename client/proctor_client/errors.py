@@ -26,11 +26,11 @@
     ├── ProtocolError               protocol            an answer outside the contract
     └── ClientClosedError           closed              the client was closed here
 
-These exceptions say nothing about a submission. If the service cannot judge an item, the item's
-result has `error` set. An exception means that there is no result at all.
+These exceptions concern calls, and never a submission. If the service cannot judge an item, the item's
+result has `error` set. An exception means a call without a result.
 
 A body from another program, such as a proxy's HTML page, becomes a `ProtocolError` at any status,
-so that callers cannot mistake it for an answer of the service. The status still decides about
+so callers cannot mistake a page for an answer of the service. The status still decides about
 retries.
 """
 
@@ -59,7 +59,7 @@ class ProctorError(Exception):
 
     `reason` is stable and for programs; `message` is for people. `retryable` is true if the same
     call may succeed later; the clients have already retried by then. `retry_after_seconds` is the
-    wait that the service asked for, or None. `status_code` is the HTTP status, or None if no answer
+    wait requested by the service, or None. `status_code` is the HTTP status, or None if no answer
     arrived or if the error came within a stream.
     """
 
@@ -93,7 +93,7 @@ class InvalidRequestError(ProctorError):
 
 
 class BatchTooLargeError(InvalidRequestError):
-    """Raised for a batch over the service's maximum size: send it in parts."""
+    """Raised for a batch over the service's maximum size: send the batch in parts."""
 
     reason = "batch_too_large"
 
@@ -117,13 +117,13 @@ class NotFoundError(ProctorError):
 
 
 class JournalOffError(NotFoundError):
-    """Raised when the service keeps no journal."""
+    """Raised when the service runs without a journal."""
 
     reason = "journal_off"
 
 
 class NotReplayableError(ProctorError):
-    """Raised for an evaluation of which too little was recorded to judge it again."""
+    """Raised for an evaluation with too little recorded for a replay."""
 
     reason = "not_replayable"
 
@@ -135,7 +135,7 @@ class JournalDownError(ProctorError):
 
 
 class SandboxError(ProctorError):
-    """Base of the errors about one sandbox."""
+    """Base of the errors about a sandbox."""
 
 
 class SandboxNotFoundError(SandboxError):
@@ -198,7 +198,7 @@ class BudgetExceededError(ProctorError):
 
 
 class DrainingError(ProctorError):
-    """Raised when the service is shutting down and accepts no new work."""
+    """Raised when the service is shutting down and refuses new work."""
 
     reason = "draining"
 
@@ -273,10 +273,10 @@ def from_answer(
     `headers` are looked up in lower case. `now` is the time in seconds since the epoch, for a
     `Retry-After` with a date; the answer's own `Date` header takes precedence, because clocks
     differ. `secrets` are removed from the message, because a proxy may echo the request. `url` is the
-    service's, for the message. A proxy that finds the request too large (413) cannot pass it in parts
+    service's, for the message. A proxy that finds the request too large (413) cannot pass parts
     either: BatchTooLargeError.
     """
-    asked = retry_after(headers, time.time() if now is None else now)
+    wait_seconds = retry_after(headers, time.time() if now is None else now)
     try:
         problem = wire.ProblemBody.model_validate_json(body).error
     except ValidationError:
@@ -284,10 +284,10 @@ def from_answer(
         return kind(
             describe_foreign(body, headers, secrets, url),
             retryable=status in RETRIED_STATUSES,
-            retry_after_seconds=asked if _is_wait(asked) else None,
+            retry_after_seconds=wait_seconds if _is_wait(wait_seconds) else None,
             status_code=status,
         )
-    return from_problem(problem, status=status, retry_after_seconds=asked, secrets=secrets)
+    return from_problem(problem, status=status, retry_after_seconds=wait_seconds, secrets=secrets)
 
 
 def from_problem(
@@ -300,45 +300,45 @@ def from_problem(
     """Return the exception for a problem reported by the service; `status` is None within a stream.
 
     A 4xx other than 408 and 429 is never retryable, even if the body says otherwise, because the
-    same request would get the same answer. A lost sandbox is never retryable either. If the header and
+    same request would get the same answer. A lost sandbox excludes retries, too. If the header and
     the body both ask for a wait, the longer wait holds.
     """
     kind = CLASS_BY_REASON.get(problem.reason, ProctorError)
-    said = problem.retryable and (status is None or status >= 500)
+    is_retryable = problem.retryable and (status is None or status >= 500)
     waits = [w for w in (retry_after_seconds, problem.retry_after_seconds) if _is_wait(w)]
     return kind(
         _blot(problem.message, secrets),
         reason=problem.reason,
-        retryable=kind is not SandboxLostError and (said or status in RETRIED_STATUSES),
+        retryable=kind is not SandboxLostError and (is_retryable or status in RETRIED_STATUSES),
         retry_after_seconds=max(waits, default=None),
         status_code=status,
     )
 
 
 def from_transport(
-    cause: httpx.RequestError, *, url: str = "", known: bool = False
+    cause: httpx.RequestError, *, url: str = "", has_answered: bool = False
 ) -> ProctorError:
     """Return the exception for a transport error, as one line with the URL, chained to `cause`.
 
-    `known` is true if the service has answered at this address before. Otherwise, a name that does
+    `has_answered` is true if the service has answered at this address before. Otherwise, a name that does
     not exist and a failed TLS handshake are configuration errors, and are not retryable.
     """
     error: ProctorError
-    said = " ".join(f"{type(cause).__name__}: {cause}".removesuffix(": ").split())
-    said = f"{url}: {said}" if url else said
+    message = " ".join(f"{type(cause).__name__}: {cause}".removesuffix(": ").split())
+    message = f"{url}: {message}" if url else message
     if isinstance(cause, httpx.TimeoutException):
-        error = ProctorTimeoutError(said, retryable=True)
+        error = ProctorTimeoutError(message, retryable=True)
     elif isinstance(cause, httpx.UnsupportedProtocol | httpx.LocalProtocolError):
         # A mistake of the caller: a URL without http://, an illegal header. Retries cannot help.
-        error = ProctorConnectionError(said)
+        error = ProctorConnectionError(message)
     elif isinstance(cause, httpx.TransportError):
         if isinstance(cause, httpx.ConnectError | httpx.ProxyError) and has_proxy(url):
-            said += " (by way of the proxy in HTTP_PROXY, HTTPS_PROXY or ALL_PROXY)"
-        error = ProctorConnectionError(said, retryable=known or not is_name_or_tls(cause))
+            message += " (by way of the proxy in HTTP_PROXY, HTTPS_PROXY or ALL_PROXY)"
+        error = ProctorConnectionError(message, retryable=has_answered or not is_name_or_tls(cause))
     elif isinstance(cause, httpx.DecodingError):  # compressed, and cut short or damaged
-        error = ProctorConnectionError(said, retryable=True)
+        error = ProctorConnectionError(message, retryable=True)
     else:
-        error = ProtocolError(said)
+        error = ProtocolError(message)
     error.__cause__ = cause
     return error
 
@@ -346,15 +346,15 @@ def from_transport(
 def from_validation(
     cause: ValidationError, model: type[BaseModel] | None = None
 ) -> InvalidRequestError:
-    """Return the exception for a request that is no `model` of the wire, naming each bad field.
+    """Return the exception for a request that breaks a `model` of the wire, naming each bad field.
 
     The message omits the values, because they may be whole programs.
     """
     found: list[str] = []
     for each in cause.errors(include_url=False, include_context=False, include_input=False):
         is_unknown = each["type"] == "extra_forbidden" and len(found) < _LISTED_FIELDS
-        said = unknown_field(model, each["loc"]) if is_unknown else each["msg"]
-        found.append(f"{'.'.join(str(part) for part in each['loc']) or 'request'}: {said}")
+        problem = unknown_field(model, each["loc"]) if is_unknown else each["msg"]
+        found.append(f"{'.'.join(str(part) for part in each['loc']) or 'request'}: {problem}")
     more = len(found) - _LISTED_FIELDS
     return InvalidRequestError(
         "; ".join(found[:_LISTED_FIELDS]) + (f"; and {more} more" if more > 0 else "")
@@ -362,7 +362,7 @@ def from_validation(
 
 
 def surely_unbegun(error: ProctorError) -> bool:
-    """Return True if the request was never sent, or if the service itself turned it away."""
+    """Return True for an unsent request, and for a rejection by the service itself."""
     if error.status_code is not None:
         if error.status_code == 408:  # the request was not whole
             return isinstance(error, InvalidRequestError)

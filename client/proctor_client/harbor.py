@@ -3,9 +3,9 @@
     task = read_task("tasks/hello")
     proctor.rollout([task.rollout_task()], policy=policy, agent=agent)
 
-A rollout task holds the instruction and the tests; its sandboxes are those of the environment
+A rollout task holds the instruction and the tests; its sandboxes come from the environment
 `task.environment`, which the service has to know (docs/harbor.md). Fields of a `task.toml` that
-would need more than one sandbox with an image are refused rather than ignored.
+would need several sandboxes or images are refused.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class HarborTask:
     """A task's folder as values.
 
     `environment`: name of its environment at the service. `image`: `docker_image`, or None for a
-    Dockerfile. `timeout_seconds` is the agent's, None for none. `solution_variables` are for
+    Dockerfile. `timeout_seconds` is the agent's, or None. `solution_variables` are for
     `solution/solve.sh`. `memory_mb`, `disk_mb`: None for the service's default.
     """
 
@@ -61,7 +61,7 @@ class HarborTask:
 
     @property
     def context(self) -> Path:
-        """Folder `environment/`, with the Dockerfile if there is one."""
+        """Folder `environment/`, with its Dockerfile, if any."""
         return self.folder / "environment"
 
     @property
@@ -136,7 +136,7 @@ def read_task(folder: Path | str) -> HarborTask:
 def environment_of(folder: Path | str) -> str:
     """Return the name of a task's environment at the service. Raises HarborTaskError.
 
-    It is the `proctor_environment` in its `[metadata]`, or `harbor-` and the end of its name.
+    The name is `proctor_environment` in `[metadata]`, or `harbor-` and the end of the task's name.
     """
     folder = Path(folder).resolve()
     file = folder / "task.toml"
@@ -186,7 +186,7 @@ def _artifacts(toml: _Table) -> list[str]:
 
 
 def _refuse_unsupported(toml: _Table) -> None:
-    """Raise HarborTaskError for fields without which the task would be another one."""
+    """Raise HarborTaskError for unsupported fields that change the task."""
     environment, verifier = toml.table("environment"), toml.table("verifier")
     problems = {
         "steps": toml.values.get("steps"),
@@ -214,7 +214,7 @@ def _refuse_unsupported(toml: _Table) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """A table of task.toml whose values are read with their types. Methods raise HarborTaskError."""
+    """A table of task.toml, read with types. Methods raise HarborTaskError."""
 
     file: Path
     name: str
@@ -269,10 +269,10 @@ class _Table:
                 raise self._wrong(f"{name}.{key}", "is no text")
             template = _TEMPLATE.fullmatch(value)
             if template is not None:
-                given = os.environ.get(template[1], template[2])
-                if given is None:
+                variable = os.environ.get(template[1], template[2])
+                if variable is None:
                     raise self._wrong(f"{name}.{key}", f"needs the variable {template[1]}")
-                value = given
+                value = variable
             made[key] = value
         return made
 
@@ -310,7 +310,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 def _contents(folder: Path) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the files of a folder: texts as they are, all others in base64."""
+    """Return the files of a folder: texts unchanged, other files in base64."""
     texts, others = {}, {}
     for path, data in files_of(folder).items():
         try:

@@ -1,7 +1,7 @@
-"""Responses in whole queries: some trainers send a prompt and its response as one text.
+"""Responses in whole queries: some trainers send a prompt and its response as a single text.
 
 The text is the decoded tokens, with special tokens such as `<|im_end|>`. The prompt must not be
-judged: it may contain code, even the solution.
+judged: prompts may contain code, even the solution.
 """
 
 from __future__ import annotations

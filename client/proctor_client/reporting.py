@@ -1,9 +1,9 @@
 """Metrics for the active Weights & Biases run.
 
 `report_to`, wherever it is an argument: None reports if this process has an active run; ["wandb"]
-also warns if there is no active run; [] never reports. This module neither starts nor finishes a
+also warns without an active run; [] never reports. The caller starts and finishes the
 run. An error of wandb is logged; the caller loses only the metrics. With None, this module does not
-import wandb: a process without `import wandb` has no run.
+import wandb: only a process with `import wandb` has a run.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Reporter:
         return run is not None and not _is_past(run, step)
 
     def open_row(self) -> int | None:
-        """Return the step of the active run's open row; None without a run, or if it has no step."""
+        """Return the step of the active run's open row; None without a run or a step."""
         run = self._run()
         try:
             return None if run is None else run.step

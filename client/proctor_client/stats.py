@@ -1,6 +1,6 @@
 """Counts of sandboxes and of their executions by outcome.
 
-An execution that ended by itself is a success with exit code 0, and otherwise a failure. An
+An execution with exit code 0 is a success, with another code a failure. An
 execution ended by a limit, or lost with its sandbox or the service, is an error.
 """
 
@@ -63,7 +63,7 @@ class SessionStats:
 
     @property
     def exec_errors(self) -> int:
-        """Number of executions that did not end by themselves."""
+        """Number of executions ended from outside."""
         return sum(each.errors for each in self.by_sandbox.values())
 
     @property
@@ -92,7 +92,7 @@ class Counts:
             self._by_sandbox.setdefault(sandbox_id, Counter())
 
     def executed(self, sandbox_id: str, outcome: Outcome) -> None:
-        """Count an execution that ended or was lost."""
+        """Count an ended or lost execution."""
         with self._lock.get():
             self._by_sandbox.setdefault(sandbox_id, Counter())[outcome] += 1
 
@@ -110,7 +110,7 @@ class Counts:
             return stats
 
     def restore(self, stats: SessionStats) -> None:
-        """Add counts taken by `reset` again, after a report that failed."""
+        """Add counts taken by `reset` again, after a failed report."""
         with self._lock.get():
             self._created += stats.sandboxes_created
             for name, each in stats.by_sandbox.items():

@@ -37,18 +37,18 @@ def environment_tags(
     `wandb-run:local`, and without a job `slurm-job:interactive`.
     """
     environ = os.environ if environ is None else environ
-    known = {
+    tags = {
         "wandb-run": environ.get("WANDB_RUN_ID") or (with_fallbacks and "local"),
         "slurm-job": environ.get("SLURM_JOB_ID") or (with_fallbacks and "interactive"),
         "model": model,
         "env": env,
     }
-    found = {name: (value or "").strip() for name, value in known.items()}
+    found = {name: (value or "").strip() for name, value in tags.items()}
     return tuple(f"{name}:{value}" for name, value in found.items() if value)
 
 
 def kubernetes_labels(tags: Iterable[str]) -> dict[str, str]:
-    """Return the tags as labels, by the rules above; each distinct tag gets one label."""
+    """Return the tags as labels, by the rules above; each distinct tag gets a label."""
     labels: dict[str, str] = {}
     for tag in dict.fromkeys(tags):
         name, colon, value = tag.partition(":")

@@ -1,4 +1,4 @@
-"""A fake service for tests: no server, no sandbox, no waiting.
+"""A fake service for tests, without server, sandbox and waiting.
 
     proctor = FakeProctor(lambda submission: 1.0 if "return" in submission.completion else 0.0)
     proctor.fail_next(2)
@@ -15,7 +15,7 @@ Sandboxes keep their files in memory, and the test defines the results of their 
 
 The fake service follows the contract as far as a client can observe. It validates requests with the
 wire's models and streams NDJSON. A repeated Idempotency-Key gets the first answer without new
-judging, except that items with a retryable error are judged again. What it has judged is in its journal:
+judging, except for items with a retryable error, which are judged again. Its journal has the judged items:
 
     assert client.evaluations(job="run-17").evaluations[0].verdict == "passed"
 """
@@ -43,8 +43,8 @@ from proctor_client._fake_answers import (
     as_json,
     as_line,
     deliver,
+    judged_fields,
     problem,
-    said_of,
     stands,
 )
 from proctor_client._fake_journal import ROUTES, FakeJournal, Origin
@@ -177,14 +177,14 @@ class FakeProctor(httpx.BaseTransport, httpx.AsyncBaseTransport):
         retry_after_seconds: float | None = None,
     ) -> None:
         """Answer the next `count` requests with this error response."""
-        said = wire.Problem(
+        problem = wire.Problem(
             reason=reason,
             message=message,
             retryable=retryable,
             retry_after_seconds=retry_after_seconds,
         )
-        asked = {} if retry_after_seconds is None else {"Retry-After": f"{retry_after_seconds:g}"}
-        response = as_json(wire.ProblemBody(error=said), status, asked)
+        headers = {} if retry_after_seconds is None else {"Retry-After": f"{retry_after_seconds:g}"}
+        response = as_json(wire.ProblemBody(error=problem), status, headers)
         self._orders.extend(Order(response=response) for _ in range(count))
 
     def answer_next(
@@ -255,13 +255,17 @@ class FakeProctor(httpx.BaseTransport, httpx.AsyncBaseTransport):
             rolled = self._rolled_out(received.rollout)
             if not streams:
                 return as_json(rolled)
-            told = [as_line(trajectory) for trajectory in rolled.trajectories]
-            return Lines(told, [as_line({"summary": rolled.summary})])
+            lines = [as_line(trajectory) for trajectory in rolled.trajectories]
+            return Lines(lines, [as_line({"summary": rolled.summary})])
         return self._around(received)
 
     def _unauthorized(self, received: Received) -> Plain | None:
-        told = received.headers.get("authorization")
-        if self._token is None or received.path == "/healthz" or told == f"Bearer {self._token}":
+        authorization = received.headers.get("authorization")
+        if (
+            self._token is None
+            or received.path == "/healthz"
+            or authorization == f"Bearer {self._token}"
+        ):
             return None
         return problem(401, "unauthorized", "the token is missing or unknown")
 
@@ -278,15 +282,15 @@ class FakeProctor(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     def _judged(self, request: wire.RewardRequest, key: str | None) -> wire.RewardResponse:
         with self._lock:  # two concurrent requests with the same key are judged once
-            known = self._answers.get(key or "")
-            kept = [] if known is None else known.results
-            return self._judge_all(request, key, {r.index: r for r in kept if stands(r)})
+            answer = self._answers.get(key or "")
+            results = [] if answer is None else answer.results
+            return self._judge_all(request, key, {r.index: r for r in results if stands(r)})
 
     def _judge_all(
-        self, request: wire.RewardRequest, key: str | None, kept: dict[int, wire.Result]
+        self, request: wire.RewardRequest, key: str | None, earlier: dict[int, wire.Result]
     ) -> wire.RewardResponse:
         results = [
-            kept.get(index) or self._journal.judge(index, each, Origin.of(request))
+            earlier.get(index) or self._journal.judge(index, each, Origin.of(request))
             for index, each in enumerate(request.submissions)
         ]
         answer = wire.RewardResponse(results=results, summary=summary_of(results))
@@ -331,11 +335,11 @@ def _receive(request: httpx.Request) -> tuple[Received, Plain | None]:
 
 
 def _trajectory(
-    task: wire.RolloutTask, index: int, said: RolledOut, rollout_id: str
+    task: wire.RolloutTask, index: int, rolled: RolledOut, rollout_id: str
 ) -> wire.Trajectory:
-    if isinstance(said, wire.Trajectory):  # which has an id of its own
-        return said.model_copy(update={"task_id": task.id, "index": index})
+    if isinstance(rolled, wire.Trajectory):  # which has an id of its own
+        return rolled.model_copy(update={"task_id": task.id, "index": index})
     blank = wire.Trajectory(
         task_id=task.id, index=index, metadata=task.metadata, rollout_id=rollout_id
     )
-    return blank.model_copy(update=said_of(said))
+    return blank.model_copy(update=judged_fields(rolled))

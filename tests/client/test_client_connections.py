@@ -228,7 +228,7 @@ def test_after_an_answer_it_is_an_outage(cause: OSError, is_mistake: bool) -> No
         not is_mistake,
         "http://a: ConnectError: several lines",
     )
-    assert from_transport(raised, known=True).retryable
+    assert from_transport(raised, has_answered=True).retryable
 
 
 def test_a_closed_client_raises_a_proctor_error() -> None:

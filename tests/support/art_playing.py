@@ -18,7 +18,7 @@ from proctor_trainers.addresses import async_client_for
 from proctor_trainers.art.memory import MemoryBackend
 from proctor_trainers.art.policies import Endpoint
 from proctor_trainers.art.rollouts import Order
-from proctor_trainers.art.training import Plan, TrainingLoop
+from proctor_trainers.art.training import TrainingLoop, TrainingPlan
 from proctor_trainers.problems import Problem, load_problems
 
 AGENT = {"kind": "tools", "max_turns": 4}
@@ -63,7 +63,7 @@ async def training(
         endpoint = Endpoint(base_url=policy_url, model="policy")
         yield (
             TrainingLoop(
-                Plan(order=order(trajectories), **fields),
+                TrainingPlan(order=order(trajectories), **fields),
                 chosen,
                 model,
                 backend,

@@ -18,7 +18,7 @@ from wandb_files import history
 from proctor_client import Session, wire
 from proctor_client.testing import Executed, FakeProctor, FakeSandbox
 from proctor_trainers.art.memory import MemoryBackend
-from proctor_trainers.art.training import Plan, TrainingLoop
+from proctor_trainers.art.training import TrainingLoop, TrainingPlan
 from proctor_trainers.rewards import Rewards, Settings, Trainer, judge
 from proctor_trainers.trl import reward_function
 
@@ -207,7 +207,7 @@ def test_art_logs_a_training_to_a_run_of_its_own(
         backend = MemoryBackend()
         model = art.TrainableModel(name="run-7", project="p", base_model="none")
         await model.register(backend)
-        plan = Plan(order=order(), num_steps=2, batch_size=4, learning_rate=1e-5)
+        plan = TrainingPlan(order=order(), num_steps=2, batch_size=4, learning_rate=1e-5)
         async with FakeProctor(roll_out=rolled_out).async_client() as client:
             policy = {"base_url": "http://policy/v1", "model": "m"}
             loop = TrainingLoop(plan, problems(), model, backend, client, lambda: policy)

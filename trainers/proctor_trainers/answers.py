@@ -41,7 +41,7 @@ class Answer:
         return cls(error=f"{reason}: {message}")
 
     @property
-    def told(self) -> str:
+    def verdict_text(self) -> str:
         """The verdict, or `error: …` with its reason."""
         return f"error: {self.error.partition(':')[0]}" if self.error else self.verdict
 

@@ -86,8 +86,8 @@ def main(url: str | None = None) -> int:
         rewards = reward(prompts=prompts, completions=completions, tests=tests)
     for prompt, completion, value in zip(prompts, completions, rewards, strict=True):
         shown = " ".join(str(completion).split())
-        told = "none" if value is None else f"{value:.1f}"
-        print(f"{told:>5}  {prompt:8} {shown[:80]}")
+        shown_reward = "none" if value is None else f"{value:.1f}"
+        print(f"{shown_reward:>5}  {prompt:8} {shown[:80]}")
     return 0 if rewards == worth else 1
 
 

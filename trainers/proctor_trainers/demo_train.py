@@ -76,12 +76,12 @@ def _rewards(
 
 
 def _step(samples: Sequence[Sample], rewards: Sequence[float | None]) -> Step:
-    known = [reward for reward in rewards if reward is not None]
+    judged = [reward for reward in rewards if reward is not None]
     return Step(
-        reward=math.fsum(known) / len(known) if known else math.nan,
+        reward=math.fsum(judged) / len(judged) if judged else math.nan,
         cheating_share=sum(sample.cheats for sample in samples) / len(samples),
-        judged=len(known),
-        unjudged=len(rewards) - len(known),
+        judged=len(judged),
+        unjudged=len(rewards) - len(judged),
     )
 
 
@@ -113,10 +113,10 @@ class Progress:
 
 def plot(rewards: Sequence[float]) -> list[str]:
     """Return lines with a column for each part of the training, from 0.0 to 1.0."""
-    known = [reward for reward in rewards if not math.isnan(reward)]
-    columns = min(PLOT_COLUMNS, len(known))
-    bounds = [len(known) * column // columns for column in range(columns + 1)] if known else []
-    means = [mean(known[a:b]) for a, b in itertools.pairwise(bounds)]
+    judged = [reward for reward in rewards if not math.isnan(reward)]
+    columns = min(PLOT_COLUMNS, len(judged))
+    bounds = [len(judged) * column // columns for column in range(columns + 1)] if judged else []
+    means = [mean(judged[a:b]) for a, b in itertools.pairwise(bounds)]
     lines = []
     for row in reversed(range(PLOT_ROWS)):
         label = {PLOT_ROWS - 1: "1.0", 0: "0.0"}.get(row, "")

@@ -53,14 +53,14 @@ def orm_class(
     if settings is None:
         tags = (TAG, *options.pop("tags", ()))
         settings = Settings(task=task, tags=tags, say=say_line, options=options)
-    known = settings
+    adapter = settings
 
     class Proctor:
         """Reward of the tests in the data set's columns."""
 
         def __init__(self, args: Any = None, **more: Any) -> None:
             self.args = args
-            self._rewards = Rewards(known)
+            self._rewards = Rewards(adapter)
 
         def __call__(self, completions: Sequence[Any], **columns: Any) -> list[float | None]:
             """Return a reward for each completion. Raises RewardsUnavailable and ProctorError."""

@@ -59,8 +59,8 @@ async def verify(batcher: RewardBatcher, body: Mapping[str, Any]) -> dict[str, A
         raise Unavailable(str(error)) from error
     if answer.reward is None:
         raise Unavailable(answer.error)
-    told = {"reward": answer.reward, "verdict": answer.verdict}
-    return {**body, **told, "hack_signals": list(answer.hack_signals)}
+    result = {"reward": answer.reward, "verdict": answer.verdict}
+    return {**body, **result, "hack_signals": list(answer.hack_signals)}
 
 
 def last_message(response: Any) -> str:
@@ -114,8 +114,8 @@ def resources_server(
     )
     from pydantic import ConfigDict
 
-    known = batcher or batcher_for(TAG, url, token=token)
-    judge = _route(known)
+    rewards = batcher or batcher_for(TAG, url, token=token)
+    judge = _route(rewards)
 
     class Request(BaseVerifyRequest):  # type: ignore[misc]
         model_config = ConfigDict(extra="allow")
@@ -153,8 +153,8 @@ def _task(body: Row) -> Task:
     if not isinstance(metadata, Mapping):
         raise Unprocessable(f"{METADATA}: not an object")
     fields = (UNIT_TESTS, GROUND_TRUTH, GRADER)
-    told = next((metadata[name] for name in fields if metadata.get(name)), metadata)
+    truth = next((metadata[name] for name in fields if metadata.get(name)), metadata)
     try:
-        return task_of(told)
+        return task_of(truth)
     except BadTask as error:
         raise Unprocessable(f"{METADATA}: {error}") from None

@@ -33,8 +33,12 @@ def tail(text: str, characters: int) -> str:
     """Return the end of a text, after a marker with the number of missing characters."""
     if len(text) <= characters:
         return text
-    kept = characters - len(_marker(len(text)))
-    return _marker(len(text) - kept) + text[-kept:] if kept > 0 else ""
+    tail_characters = characters - len(_marker(len(text)))
+    return (
+        _marker(len(text) - tail_characters) + text[-tail_characters:]
+        if tail_characters > 0
+        else ""
+    )
 
 
 def _marker(characters: int) -> str:

@@ -85,7 +85,7 @@ class ProctorEnvironment(Environment):  # type: ignore[misc]
         if not row:
             if not self._rows:
                 raise ValueError("the server has no data set, and the call no row")
-            place = next((given for given in (index, seed) if given is not None), 0)
+            place = next((number for number in (index, seed) if number is not None), 0)
             row = dict(self._rows[place % len(self._rows)])
         self._episode_id = episode_id or str(uuid.uuid4())
         self._episode.begin(row)
@@ -153,8 +153,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Serve a data set until a signal. Returns the exit status."""
     return serve(
         "proctor_trainers.openenv",
-        lambda rows, asked: create_app(
-            rows, asked.url, retry_seconds=asked.retry_seconds, most_sessions=asked.sessions
+        lambda rows, arguments: create_app(
+            rows,
+            arguments.url,
+            retry_seconds=arguments.retry_seconds,
+            most_sessions=arguments.sessions,
         ),
         arguments,
     )

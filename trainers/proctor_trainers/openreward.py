@@ -107,8 +107,8 @@ class ProctorSandbox(_Problems):
 
     async def _call(self, name: str, arguments: BaseModel) -> ToolOutput:
         """Call a tool. Raises NotBegun, NoReward and ProctorError."""
-        given = arguments.model_dump()
-        turn: Turn = await self._in_thread(lambda: self._episode.call(name, given))
+        values = arguments.model_dump()
+        turn: Turn = await self._in_thread(lambda: self._episode.call(name, values))
         return _output(turn.output, turn.reward)
 
     async def _in_thread(self, call: Callable[[], Any]) -> Any:
@@ -126,10 +126,10 @@ class ProctorAnswer(_Problems):
 
     @terminal  # type: ignore[untyped-decorator]
     @tool  # type: ignore[untyped-decorator]
-    async def answer(self, given: _Answer) -> ToolOutput:
+    async def answer(self, arguments: _Answer) -> ToolOutput:
         """Judge the final message. Raises NoReward and ProctorError."""
         row = self.rows[self.index]
-        answer = await self.batcher.judge_async(given.message, row, group=str(self.index))
+        answer = await self.batcher.judge_async(arguments.message, row, group=str(self.index))
         if answer.reward is None:
             raise NoReward(f"the answer could not be judged: {answer.error}")
         return _output(answer.verdict, answer.reward)
@@ -137,10 +137,10 @@ class ProctorAnswer(_Problems):
 
 def messages_of(prompt: Any) -> list[Message]:
     """Return a prompt as messages: a text, or chat messages. Raises ValueError for another form."""
-    told = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+    chat = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
     try:
         messages = [
-            Message(role=each["role"], blocks=[TextBlock(text=each["content"])]) for each in told
+            Message(role=each["role"], blocks=[TextBlock(text=each["content"])]) for each in chat
         ]
     except (TypeError, KeyError, ValueError):
         messages = []
@@ -233,12 +233,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Serve a data set until a signal. Returns the exit status."""
     return serve(
         "proctor_trainers.openreward",
-        lambda rows, asked: (
+        lambda rows, arguments: (
             create_server(
                 rows,
-                asked.url,
-                retry_seconds=asked.retry_seconds,
-                most_calls_at_once=asked.sessions,
+                arguments.url,
+                retry_seconds=arguments.retry_seconds,
+                most_calls_at_once=arguments.sessions,
             ).app
         ),
         arguments,

@@ -93,8 +93,8 @@ class Problem:
 
     def messages(self, system: str | None = ANSWER) -> list[dict[str, str]]:
         """Return the prompt as chat messages."""
-        asked = {"role": "user", "content": self.text}
-        return [asked] if system is None else [{"role": "system", "content": system}, asked]
+        user = {"role": "user", "content": self.text}
+        return [user] if system is None else [{"role": "system", "content": system}, user]
 
     def rollout_task(self) -> dict[str, Any]:
         """Return the problem as a task of a rollout."""
@@ -138,10 +138,12 @@ def load_problems(
 
 def _of_task(task: Task) -> Problem:
     if task.text is None or task.language != "python":
-        told = (
+        found = (
             "an answer that is no program" if task.text is None else f"programs in {task.language}"
         )
-        raise DatasetError(f"{task.place}: it asks for {told}; these scripts train Python programs")
+        raise DatasetError(
+            f"{task.place}: it asks for {found}; these scripts train Python programs"
+        )
     return Problem(task.id, task.text.strip(), task)
 
 

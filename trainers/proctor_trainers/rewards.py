@@ -37,7 +37,7 @@ from proctor_trainers.requests import Submissions, ask, ask_async
 
 log = logging.getLogger("proctor_trainers")
 
-_TOLD_REASONS = 3
+_LISTED_REASONS = 3
 
 
 class RewardsUnavailable(RuntimeError):
@@ -223,18 +223,20 @@ class Rewards:
         self._report(number, answers, seconds)
         self._measure(metrics_of(answers, seconds), self._executions(number, answers), trainer)
         if trainer.log_extra is not None:
-            trainer.log_extra(f"{self._settings.name}/verdict", [each.told for each in answers])
+            trainer.log_extra(
+                f"{self._settings.name}/verdict", [each.verdict_text for each in answers]
+            )
 
     def _measure(
         self, metrics: Mapping[str, float], executions: Mapping[str, float], trainer: Trainer
     ) -> None:
-        known = {name: value for name, value in metrics.items() if not math.isnan(value)}
+        judged = {name: value for name, value in metrics.items() if not math.isnan(value)}
         if trainer.log_metric is not None:
             for metric, value in metrics.items():
                 trainer.log_metric(f"{self._settings.name}/{metric}", value)
             if not self._reporter.is_asked:
-                known = {}
-        self._reporter.report({**known, **executions})
+                judged = {}
+        self._reporter.report({**judged, **executions})
 
     def _executions(self, number: int, answers: Sequence[Answer]) -> dict[str, float]:
         """Return the counts of all calls that belong to the open row of the active W&B run."""
@@ -249,7 +251,7 @@ class Rewards:
         if self._settings.say is not None:
             self._settings.say(line_of(number, answers, seconds))
         why = Counter(each.error for each in answers if each.error)
-        for error, count in why.most_common(_TOLD_REASONS):
+        for error, count in why.most_common(_LISTED_REASONS):
             message = "reward call %d: %d of %d could not be judged: %s"
             log.warning(message, number, count, len(answers), error)
 

@@ -72,9 +72,9 @@ class ProctorEnv(BaseTextEnv):  # type: ignore[misc]
             answer = self._batcher.judge(action, self._row)
             reward = number_of(answer, "raise")
         done = answer.verdict == "passed" or self.turns >= self.max_turns
-        told = [] if done else [{"role": "user", "content": _AGAIN.format(answer.verdict)}]
+        observations = [] if done else [{"role": "user", "content": _AGAIN.format(answer.verdict)}]
         return BaseTextEnvStepOutput(
-            observations=told,
+            observations=observations,
             reward=reward,
             done=done,
             metadata={"verdict": answer.verdict, "hack_signals": list(answer.hack_signals)},

@@ -211,4 +211,4 @@ def _group(extra_info: Any) -> str | None:
 
 
 def _score(answer: Answer, number: float, details: bool) -> Score:
-    return {"score": number, "acc": number, "verdict": answer.told} if details else number
+    return {"score": number, "acc": number, "verdict": answer.verdict_text} if details else number

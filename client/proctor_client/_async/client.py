@@ -146,7 +146,7 @@ class AsyncClient:
     async def sandboxes(
         self, *, tags: Iterable[str] = (), status: str | Iterable[str] = ()
     ) -> list[wire.Sandbox]:
-        """List the sandboxes with all of `tags` and with `status`: one status, or several."""
+        """List the sandboxes with all of `tags` and with a status in `status`."""
         return await self._driver.finish(self._sandbox_calls.find(tags, status))
 
     async def count_active(self, *, tags: Iterable[str] = ()) -> ActiveCount:
@@ -161,7 +161,7 @@ class AsyncClient:
         """List recorded evaluations, the newest first; a page's `next` is the next one's `cursor`.
 
         `options` are the fields of wire.EvaluationQuery: see EvaluationOptions. These methods raise
-        JournalOffError where the service keeps no journal.
+        JournalOffError where the service runs without a journal.
         """
         return await self._driver.finish(self._journal_calls.evaluations(options))
 
@@ -178,7 +178,7 @@ class AsyncClient:
         return await self._driver.finish(self._journal_calls.rollout(rollout_id))
 
     async def jobs(self) -> list[wire.JobSummary]:
-        """List up to 200 recorded jobs, that with the newest evaluation first."""
+        """List up to 200 recorded jobs, by newest evaluation."""
         return (await self._driver.finish(self._journal_calls.jobs())).jobs
 
     async def job(self, name: str, by: Literal["step", "time"] = "step") -> wire.JobSeries:
@@ -190,7 +190,7 @@ class AsyncClient:
         return await self._driver.finish(self._calls.capacity())
 
     async def environments(self) -> wire.EnvironmentList:
-        """Return the environments that submissions and sandboxes may name."""
+        """Return the environments available to submissions and sandboxes."""
         return await self._driver.finish(self._calls.environments())
 
     async def health(self) -> wire.Health:

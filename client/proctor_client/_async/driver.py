@@ -1,4 +1,4 @@
-"""Driver for event loops: runs a flow against httpx, and makes no decisions.
+"""Driver for event loops: runs a flow against httpx; the flow makes the decisions.
 
 `finish` is for flows with one emitted item, `drive` for flows with many.
 """
@@ -56,7 +56,7 @@ class AsyncDriver:
         """Yield the items of the flow as they arrive.
 
         `is_held`: the caller may hold the answer open, and make other calls meanwhile. So held
-        answers and others have permits of their own, and never wait for each other.
+        answers and other calls have separate permits, so that neither waits for the other.
         """
         self._connections.check_open()
         permits = self._connections.permits(is_held=is_held)
@@ -112,8 +112,8 @@ class AsyncExchange:
             return await within_async(step.left_seconds, lambda: anext(chunks, None))
         except httpx.RequestError as error:
             self._connections.check_open()  # raises ClientClosedError if closed just now
-            known = self._connections.has_answered
-            return from_transport(error, url=self._connections.url, known=known)
+            has_answered = self._connections.has_answered
+            return from_transport(error, url=self._connections.url, has_answered=has_answered)
         except TimeoutError:
             message = f"{self._connections.url}: no whole answer until the call's end"
             return ProctorTimeoutError(message)
@@ -129,7 +129,7 @@ class AsyncExchange:
             )
 
     async def aclose(self) -> None:
-        """Close the open answer, if there is one and if this process opened it."""
+        """Close the open answer, if this process opened an answer."""
         if self._pid != os.getpid():
             self._connections.inherited.append(self)
             return
@@ -172,7 +172,7 @@ class AsyncExchange:
     def _is_answer_to(self, step: Send, headers: Mapping[str, str], is_sound: bool) -> bool:
         """Return True if the answer repeats the request's id.
 
-        A proxy's error repeats none, nor does a whole service behind a proxy that drops it.
+        A proxy's error lacks the id; so do all answers behind a proxy that drops the header.
         """
         if REQUEST_ID not in headers:
             return not (is_sound and self._connections.repeats_ids)

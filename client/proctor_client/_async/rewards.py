@@ -1,7 +1,7 @@
 """Reward calls: they wait in the queue of `_merging`, and go by themselves or with others.
 
-A call that goes by itself sends its own request. A request of several calls has a task of its own, so
-that no call, answered or cancelled, holds up the others.
+A single call sends its own request. A request of several calls has its own task, so
+the other calls continue when a call is answered or cancelled.
 """
 
 from __future__ import annotations

@@ -157,8 +157,8 @@ class AsyncSandbox(Handle):
 
     async def refresh(self) -> wire.Sandbox:
         """Ask the service for the sandbox's state, and update `status` and `tags`."""
-        self._known = await self._driver.finish(self._calls.get(self.id))
-        return self._known
+        self._state = await self._driver.finish(self._calls.get(self.id))
+        return self._state
 
     async def __aenter__(self) -> Self:
         return await self.start()

@@ -1,4 +1,4 @@
-"""Sessions: many sandboxes with shared tags, background executions, and one clean end.
+"""Sessions: many sandboxes with shared tags, background executions, and a clean end.
 
     async with AsyncSession(proctor, tags=environment_tags(model="qwen")) as session:
         started = await session.start(100)
@@ -9,7 +9,7 @@
             print(done.sandbox.id, result.exit_code)
 
 However the block ends, the session stops every sandbox created in the block, including a sandbox
-whose creation was interrupted. A sandbox that is already gone causes no error.
+with an interrupted creation. Missing sandboxes cause no error.
 """
 
 from __future__ import annotations

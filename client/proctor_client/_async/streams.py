@@ -27,7 +27,7 @@ class _AsyncStream(AsyncIterator[T]):
         return await anext(self._items)
 
     async def aclose(self) -> None:
-        """End the connection, if it is open."""
+        """End an open connection."""
         await self._items.aclose()
 
     async def __aenter__(self) -> Self:
@@ -52,7 +52,7 @@ class AsyncRewardStream(_AsyncStream[wire.Result]):
     @property
     def summary(self) -> wire.Summary:
         """Summary of the batch. Raises RuntimeError before the last result is read."""
-        return _known(self._summary, "summary")
+        return _last_value(self._summary, "summary")
 
     async def _results(
         self, items: AsyncItems[wire.Result | wire.Summary]
@@ -75,7 +75,7 @@ class AsyncRolloutStream(_AsyncStream[wire.Trajectory]):
     @property
     def summary(self) -> wire.RolloutSummary:
         """Summary of the rollout. Raises RuntimeError before the last trajectory is read."""
-        return _known(self._summary, "summary")
+        return _last_value(self._summary, "summary")
 
     async def _trajectories(
         self, items: AsyncItems[wire.Trajectory | wire.RolloutSummary]
@@ -106,10 +106,10 @@ class AsyncExecStream(_AsyncStream[wire.ExecLine]):
     @property
     def result(self) -> wire.ExecResult:
         """Result of the command. Raises RuntimeError before the last line is read."""
-        return _known(self._result, "result")
+        return _last_value(self._result, "result")
 
 
-def _known(value: T | None, name: str) -> T:
+def _last_value(value: T | None, name: str) -> T:
     if value is None:
         raise RuntimeError(f"the {name} comes last: iterate to the end first")
     return value

@@ -146,7 +146,7 @@ class Client:
     def sandboxes(
         self, *, tags: Iterable[str] = (), status: str | Iterable[str] = ()
     ) -> list[wire.Sandbox]:
-        """List the sandboxes with all of `tags` and with `status`: one status, or several."""
+        """List the sandboxes with all of `tags` and with a status in `status`."""
         return self._driver.finish(self._sandbox_calls.find(tags, status))
 
     def count_active(self, *, tags: Iterable[str] = ()) -> ActiveCount:
@@ -161,7 +161,7 @@ class Client:
         """List recorded evaluations, the newest first; a page's `next` is the next one's `cursor`.
 
         `options` are the fields of wire.EvaluationQuery: see EvaluationOptions. These methods raise
-        JournalOffError where the service keeps no journal.
+        JournalOffError where the service runs without a journal.
         """
         return self._driver.finish(self._journal_calls.evaluations(options))
 
@@ -178,7 +178,7 @@ class Client:
         return self._driver.finish(self._journal_calls.rollout(rollout_id))
 
     def jobs(self) -> list[wire.JobSummary]:
-        """List up to 200 recorded jobs, that with the newest evaluation first."""
+        """List up to 200 recorded jobs, by newest evaluation."""
         return (self._driver.finish(self._journal_calls.jobs())).jobs
 
     def job(self, name: str, by: Literal["step", "time"] = "step") -> wire.JobSeries:
@@ -190,7 +190,7 @@ class Client:
         return self._driver.finish(self._calls.capacity())
 
     def environments(self) -> wire.EnvironmentList:
-        """Return the environments that submissions and sandboxes may name."""
+        """Return the environments available to submissions and sandboxes."""
         return self._driver.finish(self._calls.environments())
 
     def health(self) -> wire.Health:

@@ -156,8 +156,8 @@ class Sandbox(Handle):
 
     def refresh(self) -> wire.Sandbox:
         """Ask the service for the sandbox's state, and update `status` and `tags`."""
-        self._known = self._driver.finish(self._calls.get(self.id))
-        return self._known
+        self._state = self._driver.finish(self._calls.get(self.id))
+        return self._state
 
     def __enter__(self) -> Self:
         return self.start()

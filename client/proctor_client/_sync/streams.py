@@ -28,7 +28,7 @@ class _Stream(Iterator[T]):
         return next(self._items)
 
     def close(self) -> None:
-        """End the connection, if it is open."""
+        """End an open connection."""
         self._items.close()
 
     def __enter__(self) -> Self:
@@ -53,7 +53,7 @@ class RewardStream(_Stream[wire.Result]):
     @property
     def summary(self) -> wire.Summary:
         """Summary of the batch. Raises RuntimeError before the last result is read."""
-        return _known(self._summary, "summary")
+        return _last_value(self._summary, "summary")
 
     def _results(self, items: Items[wire.Result | wire.Summary]) -> Items[wire.Result]:
         with closing(items):
@@ -74,7 +74,7 @@ class RolloutStream(_Stream[wire.Trajectory]):
     @property
     def summary(self) -> wire.RolloutSummary:
         """Summary of the rollout. Raises RuntimeError before the last trajectory is read."""
-        return _known(self._summary, "summary")
+        return _last_value(self._summary, "summary")
 
     def _trajectories(
         self, items: Items[wire.Trajectory | wire.RolloutSummary]
@@ -105,10 +105,10 @@ class ExecStream(_Stream[wire.ExecLine]):
     @property
     def result(self) -> wire.ExecResult:
         """Result of the command. Raises RuntimeError before the last line is read."""
-        return _known(self._result, "result")
+        return _last_value(self._result, "result")
 
 
-def _known(value: T | None, name: str) -> T:
+def _last_value(value: T | None, name: str) -> T:
     if value is None:
         raise RuntimeError(f"the {name} comes last: iterate to the end first")
     return value

@@ -34,7 +34,7 @@ def calls_of(
     """
     if not name.isidentifier():
         raise BadTask(f"fn_name: {name[:100]!r} is no name of a function")
-    cases = [_case(given, value) for given, value in pairs_of(inputs, outputs)]
+    cases = [_case(arguments, value) for arguments, value in pairs_of(inputs, outputs)]
     _check_numbers(cases)
     return {
         "kind": "calls",
@@ -45,14 +45,14 @@ def calls_of(
     }
 
 
-def _case(given: Any, value: Any) -> dict[str, Any]:
+def _case(arguments: Any, value: Any) -> dict[str, Any]:
     """Return a call with its expected value: both are values, or both texts. Raises BadTask."""
-    if isinstance(given, list):
-        return {"args": given, "expected": value}
-    if not isinstance(given, str):
+    if isinstance(arguments, list):
+        return {"args": arguments, "expected": value}
+    if not isinstance(arguments, str):
         raise BadTask("an input of a call is neither a list nor lines of JSON")
     try:
-        args = [loads(line) for line in given.split("\n")] if given.strip() else []
+        args = [loads(line) for line in arguments.split("\n")] if arguments.strip() else []
     except (ValueError, RecursionError):
         raise BadTask("an input of a call is no JSON") from None
     try:
@@ -62,7 +62,7 @@ def _case(given: Any, value: Any) -> dict[str, Any]:
 
 
 def _check_numbers(cases: Sequence[Mapping[str, Any]]) -> None:
-    """Raise BadTask for numbers that JSON does not have, and for values that are nested too deeply."""
+    """Raise BadTask for numbers beyond JSON, and for values nested too deeply."""
     try:
         dumps(cases, _FINITE)
     except RecursionError:

@@ -126,9 +126,9 @@ def source_of(name: str, form: Format | None = None) -> Source:
 
     Rows of the hub have a form, or by default the columns of task_from_row. Raises DatasetError.
     """
-    known = CATALOG.get(name.lower())
-    if known is not None:
-        return known
+    dataset = CATALOG.get(name.lower())
+    if dataset is not None:
+        return dataset
     if "/" not in name:
         raise DatasetError(f"no data set {name!r}: the names are {', '.join(CATALOG)}")
     return Source(form or "columns", repository=name)
@@ -155,7 +155,7 @@ def rows_of(name: str, source: Source, split: str | None) -> Iterator[tuple[str,
 
 
 class _PackageMissing(RuntimeError):
-    """The package `datasets` is not installed; the message tells how to install it."""
+    """The package `datasets` is missing; the message has the command of its installation."""
 
 
 def _rows_of_hub(source: Source, files: list[str], split: str) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Tasks of contests: programs with stdin and stdout, and functions that are called with JSON."""
+"""Tasks of contests: programs with stdin and stdout, and functions called with JSON."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def contest(
 ) -> Task:
     """Return the task of a program with stdin and stdout, or of a function.
 
-    `form` is the harness that the data set was made for, an entry of PRELUDES. Raises BadTask.
+    `form` is the data set's harness, an entry of PRELUDES. Raises BadTask.
     """
     is_python = language.lower() in _PYTHON
     if function and not is_python:

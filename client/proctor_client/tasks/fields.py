@@ -1,4 +1,4 @@
-"""Fields of a row that several converters read. Errors name the field; a BadTask is a ValueError."""
+"""Fields of a row for several converters. Errors name the field; a BadTask is a ValueError."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _STDIN = frozenset({"stdin", "stdin_stdout", "stdio", "standard_input"})
 
 
 def text_of(row: Row, name: str) -> str:
-    """Return a field that must be a text. Raises KeyError and ValueError."""
+    """Return a required text field. Raises KeyError and ValueError."""
     if not isinstance(row[name], str):
         raise ValueError(f"{name}: no text")
     return cast(str, row[name])
 
 
 def optional_text(row: Row, *names: str) -> str | None:
-    """Return the first of these fields that is a text with a character, or None."""
+    """Return the first of these fields with a non-empty text, or None."""
     return next((row[each] for each in names if isinstance(row.get(each), str) and row[each]), None)
 
 
@@ -72,7 +72,7 @@ def _inner(text: str) -> Any:
 
 
 def set_fields(value: Any) -> Any:
-    """Return a value without the fields that are None: Arrow gives every object the fields of all."""
+    """Return a value without fields that are None: Arrow gives every object the fields of all."""
     if isinstance(value, Mapping):
         return {name: set_fields(each) for name, each in value.items() if each is not None}
     return [set_fields(each) for each in value] if isinstance(value, list) else value
@@ -135,5 +135,5 @@ def _function_name(case: Row) -> str:
     metadata = case.get("metadata")
     if isinstance(metadata, str) and metadata:
         metadata = decoded(case, "metadata")
-    told = metadata.get("func_name") if isinstance(metadata, Mapping) else None
-    return str(told or case.get("fn_name") or "")
+    function = metadata.get("func_name") if isinstance(metadata, Mapping) else None
+    return str(function or case.get("fn_name") or "")

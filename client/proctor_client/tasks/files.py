@@ -2,7 +2,7 @@
 
 Each row becomes a Task: the fields to judge a completion, and the reference solution if the row has
 one. A file contains JSON lines or one JSON array, plain or `.gz`. An invalid row of a file raises a
-DatasetError with file and line; a row of a named data set that cannot be judged is left out.
+DatasetError with file and line; unusable rows of a named data set are left out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, TextIO, cast
 from pydantic import ValidationError
 
 from proctor_client.tasks.catalog import rows_of, source_of
-from proctor_client.tasks.forms import MAKERS, Format, form_of, said
+from proctor_client.tasks.forms import MAKERS, Format, error_text, form_of
 from proctor_client.tasks.task import Completion, DatasetError, MissingColumns, Task, submission_of
 from proctor_client.wire.long_integers import loads
 
@@ -62,7 +62,7 @@ def load_named(
 ) -> Named:
     """Return the problems of a data set, at most `limit` of them. Raises DatasetError.
 
-    `name` is one of proctor_client.tasks.catalog, or `owner/name` of the hub, with a form.
+    `name` is a name in proctor_client.tasks.catalog, or `owner/name` of the hub, with a form.
     """
     source = source_of(name, form)
     left_out: list[str] = []
@@ -89,7 +89,7 @@ def _task(form: Format, place: str, row: dict[str, Any]) -> Task:
     except ValidationError as error:
         raise DatasetError(f"{place}: {_first(error)}") from None
     except (KeyError, TypeError, ValueError) as error:
-        raise DatasetError(f"{place}: {said(error)}") from None
+        raise DatasetError(f"{place}: {error_text(error)}") from None
     return task
 
 
@@ -131,7 +131,7 @@ def _is_completion(value: object) -> bool:
 def rows_of_file(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield each row with its position, `file:line`, or `file:row` in a JSON array.
 
-    Raises DatasetError. Blank lines are skipped. A file that begins with `[` is one JSON array.
+    Raises DatasetError. Blank lines are skipped. A file that begins with `[` is a JSON array.
     """
     number = 0
     is_first = True

@@ -73,7 +73,7 @@ _JUDGING = (GRADER, *TESTS, *GROUND_TRUTHS, *_SIDES[:2])
 
 
 def task_from_row(row: Row) -> Task:
-    """Return the task of a row, in whichever form it is.
+    """Return the task of a row in any form.
 
     A column `grader` has a grader of the service, as a dict, or as JSON text, which Arrow leaves
     unchanged; other columns with names of a submission's fields belong to the task, too. Rows in the
@@ -81,24 +81,24 @@ def task_from_row(row: Row) -> Task:
     as a list or a text, optionally with `setup` or `test_setup_code`, `test_imports` and `entry_point`, or
     cases of programs; and `ground_truth`, `label` or another of GROUND_TRUTHS have a form of
     proctor_client.tasks.ground_truth, as `inputs` and `outputs` together. Raises MissingColumns if no
-    column defines the judging, and BadTask if the values define no task.
+    column defines the judging, and BadTask for other values.
     """
-    form = None if row.get(GRADER) is not None else _known_form(row)
+    form = None if row.get(GRADER) is not None else _form_by_fields(row)
     if form is not None:
         try:
             return MAKERS[form](row, "row:1")
         except BadTask:
             raise
         except (KeyError, TypeError, ValueError) as error:
-            raise BadTask(f"{form}: {said(error)}") from None
+            raise BadTask(f"{form}: {error_text(error)}") from None
     if not any(name in row for name in _JUDGING):
         raise MissingColumns(_missing(row))
     refuse_typos(row, READ)
-    told = [name for name in (GRADER, *TESTS) if row.get(name) is not None]
+    tests = [name for name in (GRADER, *TESTS) if row.get(name) is not None]
     truths = (name for name in (*GROUND_TRUTHS, *_SIDES[:1]) if row.get(name) is not None)
-    if told and told[0] != GRADER and _is_object(row[told[0]]):
-        return _of_ground_truth(row, told[0])
-    name = None if told else next(truths, None)
+    if tests and tests[0] != GRADER and _is_object(row[tests[0]]):
+        return _of_ground_truth(row, tests[0])
+    name = None if tests else next(truths, None)
     return task_from_tests(row) if name is None else _of_ground_truth(row, name)
 
 
@@ -132,9 +132,9 @@ def form_of(row: Row) -> Format:
     """Return the form of a row of a file. Raises MissingColumns, with a near field for a typo."""
     if row.get(GRADER) is not None:
         return _with_grader(row)
-    known = _known_form(row)
-    if known is not None:
-        return known
+    form = _form_by_fields(row)
+    if form is not None:
+        return form
     if {"code", "input", "output"} <= row.keys():
         raise MissingColumns("CRUXEval: say cruxeval_output or cruxeval_input with --format")
     with suppress(BadTask):  # an error of this row, and not of its form
@@ -150,17 +150,17 @@ def _with_grader(row: Row) -> Format:
     return "columns" if unknown else "jsonl"
 
 
-def said(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """Return the text of an error of a converter."""
     return f"the field {error} is missing" if isinstance(error, KeyError) else str(error)
 
 
-def _known_form(row: Row) -> Format | None:
+def _form_by_fields(row: Row) -> Format | None:
     for form, fields in _FIELDS:
-        given = [row.get(name) is not None for name in fields]
-        if all(given) and ("prompt" not in fields or isinstance(row["prompt"], str)):
+        present = [row.get(name) is not None for name in fields]
+        if all(present) and ("prompt" not in fields or isinstance(row["prompt"], str)):
             return form
-        if form in _WITH_SOME and any(given) and all(name in row for name in fields):
+        if form in _WITH_SOME and any(present) and all(name in row for name in fields):
             return form
     return None
 
@@ -175,19 +175,19 @@ def _jsonl(row: Row, place: str) -> Task:
 
 
 def _columns(row: Row, place: str) -> Task:
-    known = None if row.get(GRADER) is not None else _known_form(row)
+    form = None if row.get(GRADER) is not None else _form_by_fields(row)
     reference = next((row[key] for key in _REFERENCES if row.get(key)), None)
     if isinstance(reference, list) and reference and isinstance(reference[0], str):
         reference = reference[0]
-    if known is not None:
-        task = MAKERS[known](row, place)
+    if form is not None:
+        task = MAKERS[form](row, place)
         return task if task.reference else task.with_fields({"reference": reference})
     text = optional_text(row, "text", "prompt", "question", "description")
     return task_from_row(row).with_fields(origin_of(row, place, reference, text))
 
 
 def _with_columns(maker: Callable[[Row, str], Task]) -> Callable[[Row, str], Task]:
-    """Return the converter, with the fields of a task that a row has in columns of their own."""
+    """Return the converter, extended by the fields of a task in columns of their own."""
 
     def made(row: Row, place: str) -> Task:
         refuse_typos(row, READ)
@@ -260,11 +260,11 @@ _FIELDS: tuple[tuple[Format, tuple[str, ...]], ...] = (
 
 def _missing(row: Row) -> str:
     names = ", ".join(sorted(row)) or "none"
-    known = tuple(dict.fromkeys((*_JUDGING, *(name for _, names in _FIELDS for name in names))))
-    hints = [f"{each}{near(each, known)}" for each in sorted(row) if each not in known]
+    columns = tuple(dict.fromkeys((*_JUDGING, *(name for _, names in _FIELDS for name in names))))
+    hints = [f"{each}{near(each, columns)}" for each in sorted(row) if each not in columns]
     hints = [each for each in hints if ":" in each]
-    said = f"; {'; '.join(hints)}" if hints else ""
+    hint = f"; {'; '.join(hints)}" if hints else ""
     return (
         f"no column says how to judge: one of {', '.join((GRADER, *TESTS))} is needed, or "
-        f"`task=` with a function of yours; the columns are: {names}{said}"
+        f"`task=` with a function of yours; the columns are: {names}{hint}"
     )

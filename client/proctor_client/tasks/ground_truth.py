@@ -1,6 +1,6 @@
-"""Tasks from ground truths and labels: the tests of a problem in one field, in several forms.
+"""Tasks from ground truths and labels: the tests of a problem in a single field, in several forms.
 
-A value, or its JSON text, is one of
+Forms of a value, or of its JSON text:
 
     {"kind": "asserts", …}                              a grader of the service
     {"grader": {"kind": "asserts", …}, "prelude": …}    the fields of a task
@@ -14,11 +14,11 @@ A value, or its JSON text, is one of
     [{"input": …, "output": …}, …]                      cases, as in LiveCodeBench; calls with the
                                                         `testtype` "functional" and `metadata.func_name`,
                                                         or the `type` "function_call" and `fn_name`
-    [{"stdin": …, "stdout": …}, …]                      cases of the grader `stdio`, as it compares them
+    [{"stdin": …, "stdout": …}, …]                      cases of the grader `stdio`, with its comparison
     {"tests": …, "setup": …, "entry_point": …}          the columns of proctor_client.tasks.forms;
                                                         `test_list` and `test` as in MBPP, HumanEval
 
-The rules for `fn_name` are those of PRIME's checker: a line of JSON for each argument, a function or a
+The rules for `fn_name` follow PRIME's checker: a line of JSON for each argument, a function or a
 method of `class Solution`, and an expected list with a single item stands for the list or for the item.
 """
 
@@ -41,7 +41,7 @@ _SETUP = ("setup", "prefix", "import_prefix")
 
 
 def task_of(value: Any) -> Task:
-    """Return the task that a ground truth or a label describes. Raises BadTask."""
+    """Return the task of a ground truth or a label. Raises BadTask."""
     value = decoded_value(value)
     if isinstance(value, Mapping):
         for name in _WRAPPED:
@@ -60,7 +60,7 @@ def task_of(value: Any) -> Task:
 
 
 def _asserts(tests: Sequence[str]) -> Task:
-    """Return a task of statements. An answer in words or numbers is no test."""
+    """Return a task of statements. An answer in words or numbers fails as a test."""
     if not any(_STATEMENT.search(test) for test in tests):
         raise BadTask("the ground truth is a text without assert statements")
     return Task(grader={"kind": "asserts", "tests": list(tests)})

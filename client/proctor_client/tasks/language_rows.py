@@ -1,8 +1,8 @@
-"""Rows of HumanEval-X, MBXP and MultiPL-E: a function in one of many languages, and a program that tests it.
+"""Rows of HumanEval-X, MBXP and MultiPL-E: a function in any of many languages, and its test program.
 
-Their harnesses run prompt, completion and test as one program. Here the test is a source of its
-own, so that a completion cannot end the program before the test ends. The imports that the test takes
-from the prompt are added to it.
+Their harnesses run prompt, completion and test as a single program. Here the test is a source of its
+own, so that a completion cannot end the program before the test ends. Imports shared with the prompt are
+added to the test.
 """
 
 from __future__ import annotations
@@ -109,8 +109,8 @@ def humanevalx(row: Row, place: str) -> Task:
     """HumanEval-X: C++, Go, Java, JavaScript and Python."""
     language = _LANGUAGES_OF_IDS.get(text_of(row, "task_id").partition("/")[0])
     if language is None:
-        known = ", ".join(_LANGUAGES_OF_IDS)
-        raise ValueError(f"task_id: {row['task_id']!r} begins with none of {known}")
+        prefixes = ", ".join(_LANGUAGES_OF_IDS)
+        raise ValueError(f"task_id: {row['task_id']!r} begins with none of {prefixes}")
     prompt, test = text_of(row, "prompt"), text_of(row, "test")
     names = _NAMES.get(language, _TYPED_NAME).findall(prompt)
     if not names:
@@ -139,10 +139,10 @@ def multiple(row: Row, place: str) -> Task:
 
     The tests begin with the end of the function, which the judge adds where a completion lacks it.
     """
-    told = text_of(row, "language")
-    language = _LANGUAGES_OF_MULTIPLE.get(told)
+    name = text_of(row, "language")
+    language = _LANGUAGES_OF_MULTIPLE.get(name)
     if language is None:
-        raise ValueError(f"language: {told!r} is none that is judged here")
+        raise ValueError(f"language: {name!r} is none that is judged here")
     prompt, test = text_of(row, "prompt"), text_of(row, "tests")
     defined = _TYPED_NAME if language in _TYPED else _LAST_DEFINED
     names = [next(filter(None, found.groups())) for found in defined.finditer(prompt)]
@@ -183,7 +183,7 @@ def _exec(language: str, name: str, prompt: str, tests: str) -> Task:
 
 
 def _begins_function(prompt: str) -> bool:
-    """Return True for code that a function's body may follow; a prompt may also be in words."""
+    """Return True for the beginning of a function; a prompt may also be in words."""
     return prompt.count("{") > prompt.count("}") or _OPEN_FUNCTION.search(prompt) is not None
 
 
@@ -202,7 +202,7 @@ def _scala(name: str, prompt: str, test: str) -> Task:
 
 
 def _go(name: str, prompt: str, test: str) -> Task:
-    """Make the test a file of its own, with the imports that it uses: Go refuses others."""
+    """Make the test a file of its own, with its used imports only: Go refuses unused imports."""
     begun = _GO_PACKAGE.sub("", prompt, count=1).lstrip()
     tests = go_file(_GO_IMPORTS.sub("", _GO_PACKAGE.sub("", test)), _GO_PACKAGES)
     grader: Mapping[str, Any] = {"kind": "exec", "tests": tests, "entry_point": name}
@@ -213,7 +213,7 @@ def _go(name: str, prompt: str, test: str) -> Task:
 
 
 def go_file(code: str, packages: tuple[str, ...]) -> str:
-    """Return a file of package main that imports those of `packages` that `code` uses."""
+    """Return a file of package main with `code` and imports of the used `packages`."""
     used = [each for each in packages if re.search(rf"\b{each.rpartition('/')[2]}\.", code)]
     lines = "".join(f'import "{each}"\n' for each in used)
     return f"package main\n\n{lines}\n{code}"
@@ -241,7 +241,7 @@ def _split_go(name: str, prompt: str, test: str) -> Task:
 
 
 def _split_java(name: str, prompt: str, test: str) -> Task:
-    """Move `main` out of the function's class `Problem` into one that inherits its functions."""
+    """Move `main` out of the function's class `Problem` into a subclass."""
     without = _JAVATUPLES.sub("", prompt)
     if re.search(r"\b(?:Pair|Triplet|Quartet|Quintet)\b", without + test):
         raise ValueError("the tests need the package org.javatuples")

@@ -1,6 +1,6 @@
-"""Sources that the harnesses of data sets run before a solution, by the form of the rows.
+"""Sources of data sets' harnesses before a solution, by the form of the rows.
 
-A form without an entry, and one with an empty text, has none: the prompt of a HumanEval row brings its
+A form without a text has an empty prelude: the prompt of a HumanEval row brings its
 own imports, as `prompt_code` of the task, and an MBPP row its `test_imports`.
 """
 

@@ -128,7 +128,7 @@ def _unfenced(text: str | None) -> str | None:
 
 
 def _limits(row: Row, form: str = "") -> dict[str, Any] | None:
-    """Return the limits of one test that a row brings, in seconds and megabytes."""
+    """Return a row's limits for a test, in seconds and megabytes."""
     seconds = _seconds(row.get("time_limit"), row.get("time_limit_seconds"))
     limits = {
         "cpu_seconds": seconds or _HARNESS_SECONDS.get(form),
@@ -179,7 +179,7 @@ def _private(text: Any) -> list[Mapping[str, Any]]:
 
 
 class _Texts(pickle.Unpickler):
-    """Unpickler of plain data: a pickle that names a class or a function is refused."""
+    """Unpickler of plain data: pickles with classes or functions are refused."""
 
     def find_class(self, module: str, name: str) -> Any:
         raise pickle.UnpicklingError(f"{module}.{name}: only a text is expected")

@@ -1,4 +1,4 @@
-"""Rows whose completions are Python: functions, classes, and what a call returns."""
+"""Rows with completions in Python: functions, classes, and results of calls."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def solution():
 
 
 def mbpp(row: Row, place: str) -> Task:
-    """MBPP: a function, and statements that test it."""
+    """MBPP: a function, and test statements."""
     tests = {name: row.get(name) for name in ("test_imports", "test_setup_code")}
     task = task_from_tests({**tests, "test_list": row["test_list"]})
     text = optional_text(row, "text", "prompt", "question")
@@ -30,12 +30,12 @@ def mbpp(row: Row, place: str) -> Task:
 
 
 def mbppplus(row: Row, place: str) -> Task:
-    """MBPP+ of EvalPlus: `test` is one program, `test_list` the few tests of MBPP."""
+    """MBPP+ of EvalPlus: `test` is a program, `test_list` the few tests of MBPP."""
     return mbpp({**row, "test_list": [text_of(row, "test")]}, place)
 
 
 def humaneval(row: Row, place: str) -> Task:
-    """HumanEval, also HumanEval+: a function that goes on from a prompt."""
+    """HumanEval, also HumanEval+: a function continued from a prompt."""
     prompt = text_of(row, "prompt")
     code = prompt_code_of(row)
     task = _continued(row, [text_of(row, "test")], code)
@@ -79,8 +79,8 @@ def bigcodebench(row: Row, place: str) -> Task:
 
 def classeval(row: Row, place: str) -> Task:
     """ClassEval: test cases of unittest for a class."""
-    told = row.get("import_statement") or []
-    imports = [told] if isinstance(told, str) else map(str, told)
+    statements = row.get("import_statement") or []
+    imports = [statements] if isinstance(statements, str) else map(str, statements)
     task = Task(
         grader={"kind": "asserts", "tests": [text_of(row, "test")]}, prelude="\n".join(imports)
     )
@@ -90,7 +90,7 @@ def classeval(row: Row, place: str) -> Task:
 
 
 def cruxeval_output(row: Row, place: str) -> Task:
-    """CRUXEval-O: the literal that a call of `f` returns."""
+    """CRUXEval-O: the literal returned by a call of `f`."""
     expected = text_of(row, "output")
     task = Task(
         grader={"kind": "asserts", "tests": [f"assert answer() == {expected}"]},
@@ -115,8 +115,8 @@ def ds1000(row: Row, place: str) -> Task:
 
     The tests run the text of the completion in their own process, so the result is `in_process`.
     """
-    told = row.get("metadata")
-    name = told.get("problem_id") if isinstance(told, Mapping) else None
+    metadata = row.get("metadata")
+    name = metadata.get("problem_id") if isinstance(metadata, Mapping) else None
     files = {"test_ds1000.py": text_of(row, "code_context") + _TEXT_OF_DS1000}
     name = place.rpartition(":")[2] if name is None else name
     return Task(

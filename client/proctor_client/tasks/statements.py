@@ -1,4 +1,4 @@
-"""Tasks from the columns of graders and of Python tests: those of MBPP, HumanEval and the service."""
+"""Tasks from the columns of graders and of Python tests, as in MBPP, HumanEval and the service."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ def task_from_tests(row: Row) -> Task:
 
 
 def prompt_field(entry_point: str) -> str:
-    """Return the field of a task for a prompt that is code.
+    """Return the field of a task for a prompt in code.
 
-    A completion goes on with the function that the prompt begins. Before a method of a class, such as
+    A completion continues the prompt's function. Before a method of a class, such as
     `Solution().f`, the prompt only has imports and helpers.
     """
     return "prelude" if "." in entry_point else "prompt_code"
 
 
 def prompt_code_of(row: Row) -> str | None:
-    """Return a row's `prompt` if a completion can go on with it: Python code with a definition or an import.
+    """Return a row's `prompt` in Python code with a definition or an import, which a completion can continue.
 
     None for a prompt in words, and for chat messages.
     """
@@ -68,7 +68,7 @@ def prompt_code_of(row: Row) -> str | None:
 
 
 def beside_of(row: Row, names: Iterable[str] = BESIDE) -> dict[str, Any]:
-    """Return the fields of a task that the row has in columns of their own. Raises BadTask."""
+    """Return the fields of a task in columns of their own. Raises BadTask."""
     found = {}
     for name in names:
         value = set_fields(decoded_value(row.get(name)) if name in _OBJECTS else row.get(name))
@@ -96,11 +96,13 @@ def _call(case: Any) -> Any:
 
 
 def with_comparison(task: Task, row: Row) -> Task:
-    """Return the task with the comparison of outputs that the row has in columns of their own."""
-    told = {name: row[name] for name in _COMPARISON if row.get(name) is not None}
+    """Return the task with the row's columns for the comparison of outputs."""
+    comparison = {name: row[name] for name in _COMPARISON if row.get(name) is not None}
     grader = task.grader or {}
     return (
-        task.with_fields({"grader": {**grader, **told}}) if grader.get("kind") == "stdio" else task
+        task.with_fields({"grader": {**grader, **comparison}})
+        if grader.get("kind") == "stdio"
+        else task
     )
 
 

@@ -1,4 +1,4 @@
-"""Tasks: all that is known of a problem before a completion comes."""
+"""Tasks: everything about a problem before a completion comes."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ class DatasetError(ValueError):
 
 
 class BadTask(ValueError):
-    """Raised for a row that cannot be judged. Its completions get no reward, rather than 0.0."""
+    """Raised for an unusable row. Its completions stay unrewarded, rather than getting 0.0."""
 
 
 class MissingColumns(ValueError):
-    """Raised when no column of the data set defines the judging of a completion."""
+    """Raised when the columns of the data set leave the judging of a completion undefined."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Completion that is a Python expression, rather than a program.
+    """Completion in form of a Python expression, rather than a program.
 
-    The expression is the value of a call, or with `of_arguments` a call of `function` whose arguments
+    The expression is the value of a call, or with `of_arguments` a call of `function` where the arguments
     count. `code` defines the names that an answer with arguments may use.
     """
 
@@ -42,10 +42,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """Fields of a wire.Submission that judge a completion, as values of JSON, and their origin.
+    """Judging fields of a wire.Submission, as values of JSON, and their origin.
 
     `id` and `place` (`file:line`) name the row. `reference` is the row's own solution. `text` is the
-    text for a policy; None without one. `answer` is set if completions are no programs.
+    text for a policy, or None. `answer` is set where completions are other things than programs.
     """
 
     grader: Mapping[str, Any] | None = None
@@ -69,16 +69,16 @@ class Task:
     answer: Answer | None = None
 
     @classmethod
-    def of(cls, given: Mapping[str, Any], **origin: Any) -> Self:
+    def of(cls, fields: Mapping[str, Any], **origin: Any) -> Self:
         """Return the task with these fields of a submission. Raises BadTask for an unknown field."""
-        for name in given:
+        for name in fields:
             if name not in SUBMISSION_FIELDS:
                 raise BadTask(f"{name}: no field of a submission{near(name, SUBMISSION_FIELDS)}")
-        return cls(**{name: value for name, value in given.items() if value is not None}, **origin)
+        return cls(**{name: value for name, value in fields.items() if value is not None}, **origin)
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The fields of the submission that are not at their default."""
+        """The fields of the submission with other values than the default."""
         return {
             name: value
             for name in SUBMISSION_FIELDS
@@ -106,7 +106,7 @@ TaskOf: TypeAlias = Callable[[Row], Task | Mapping[str, Any]]
 
 
 def fields_of(made: Task | Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the fields of a submission that a TaskOf has returned."""
+    """Return the fields of a submission returned by a TaskOf."""
     return made.fields if isinstance(made, Task) else made
 
 
@@ -126,13 +126,13 @@ def near(name: str, names: tuple[str, ...], closeness: float = 0.6) -> str:
     return f": did you mean {found[0]}?" if found else ""
 
 
-def refuse_typos(given: Mapping[str, Any], names: tuple[str, ...]) -> None:
-    """Raise BadTask for a field whose name is almost one of `names`, which is absent.
+def refuse_typos(fields: Mapping[str, Any], names: tuple[str, ...]) -> None:
+    """Raise BadTask for a field with a name close to an absent name of `names`.
 
-    Rows have fields of their own, but `entrypoint` without an `entry_point` is none of those.
+    Rows have fields of their own, but `entrypoint` without an `entry_point` is a typo.
     """
-    absent = [name for name in names if given.get(name) is None]
-    for name, value in given.items():
+    absent = [name for name in names if fields.get(name) is None]
+    for name, value in fields.items():
         if name in names or value is None:
             continue
         # A letter that only one name has is unmatched, and like names have few: most need no comparison.

@@ -1,6 +1,6 @@
 """Models of every request and response of Proctor over HTTP.
 
-The service imports these models, the client sends them, and no other module defines a field.
+The service imports these models, the client sends them, and only this package defines fields.
 Requests forbid unknown fields, so that a typo causes a 422 with its name. Responses ignore unknown
 fields, so that an older client can read a newer service. Names carry the units: `_seconds`, `_mb`,
 `_kb`.

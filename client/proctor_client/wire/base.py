@@ -96,7 +96,7 @@ def few_entries(value: Any) -> Any:
 def _if_parsed(kind: type) -> WrapValidator:
     """Take values of this type as they are if the context says `is_json`.
 
-    The service parsed them from JSON: to check each part again would take as long, in one piece.
+    The service parsed them from JSON: a second check would take as long, in a single piece.
     """
 
     def taken(value: Any, check: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:

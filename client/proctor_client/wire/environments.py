@@ -24,7 +24,7 @@ _DEFAULT: dict[str, JsonValue] = {
 
 
 class DefaultLimits(Response):
-    """Limits of submissions that set none."""
+    """Limits of submissions without their own."""
 
     cpu_seconds: float
     wall_seconds: float
@@ -36,7 +36,7 @@ class DefaultLimits(Response):
 
 
 class Environment(Response):
-    """Environment that a submission, a sandbox or a rollout may name."""
+    """Environment for submissions, sandboxes and rollouts, by name."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_DEFAULT]})
 
@@ -53,7 +53,7 @@ class Environment(Response):
 
 
 class EnvironmentList(Response):
-    """Answer of GET /environments; the default one is the first."""
+    """Answer of GET /environments; the default environment is the first."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"environments": [_DEFAULT]}]})
 

@@ -24,7 +24,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Tolerance(Request):
-    """How far a number may be from the expected one: `absolute + relative * |expected|`."""
+    """Allowed distance of a number from the expected number: `absolute + relative * |expected|`."""
 
     absolute: float = Field(0.0, ge=0, allow_inf_nan=False)
     relative: float = Field(0.0, ge=0, allow_inf_nan=False)
@@ -86,7 +86,7 @@ class AssertsGrader(_Grader):
 
 
 class Call(Request):
-    """One call of the entry point, and the expected return value."""
+    """Call of the entry point, and the expected return value."""
 
     args: JsonArray = Field(default_factory=list)
     kwargs: JsonObject = Field(default_factory=dict)
@@ -116,7 +116,7 @@ class CallsGrader(_Grader):
 
 
 class StdioCase(Request):
-    """One run of the program: its standard input and the expected standard output."""
+    """Run of the program: its standard input and the expected standard output."""
 
     stdin: str = ""
     stdout: str | Annotated[list[str], Field(min_length=1)] = Field(
@@ -146,7 +146,7 @@ class StdioGrader(_Grader):
 
 
 class PytestGrader(_Grader):
-    """pytest run: passes when pytest collects at least one test in `files`, and all pass."""
+    """pytest run: passes when pytest collects tests in `files`, and all pass."""
 
     kind: Literal["pytest"]
     files: Texts = Field(min_length=1)
@@ -155,7 +155,7 @@ class PytestGrader(_Grader):
 class CommandGrader(_Grader):
     """Command: passes when the command exits with the expected code.
 
-    With a `runner` in place of `argv`: passes when the tool runs at least one test, and all pass.
+    With a `runner` in place of `argv`: passes when the tool runs tests, and all pass.
     """
 
     kind: Literal["command"]
@@ -183,9 +183,9 @@ class CommandGrader(_Grader):
 
 
 class HarborGrader(_Grader):
-    """Verifier of a Harbor task: the reward is what `/tests/test.sh` writes below `/logs/verifier`.
+    """Verifier of a Harbor task: `/tests/test.sh` writes the reward below `/logs/verifier`.
 
-    Judges the files of a sandbox whose environment has an image, in a fresh sandbox of the same
+    Judges the files of a sandbox of an image, in a fresh sandbox of the same
     image: for /rollout and /sandboxes/{id}/grade.
     """
 
@@ -205,36 +205,36 @@ class HarborGrader(_Grader):
 
     @field_validator("tests")
     @classmethod
-    def _with_a_script(cls, given: dict[str, str]) -> dict[str, str]:
-        if "test.sh" not in given:
+    def _with_a_script(cls, files: dict[str, str]) -> dict[str, str]:
+        if "test.sh" not in files:
             raise ValueError("there is no test.sh")
-        return given
+        return files
 
     @field_validator("env")
     @classmethod
-    def _variables(cls, given: dict[str, str]) -> dict[str, str]:
-        for name, value in given.items():
+    def _variables(cls, variables: dict[str, str]) -> dict[str, str]:
+        for name, value in variables.items():
             if not _VARIABLE.fullmatch(name) or "\0" in value:
                 raise ValueError(f"{name[:100]!r} is no name of a variable, or has a zero byte")
-        return given
+        return variables
 
     @field_validator("keep")
     @classmethod
-    def _absolute(cls, given: list[str]) -> list[str]:
-        for path in given:
+    def _absolute(cls, paths: list[str]) -> list[str]:
+        for path in paths:
             if not path.startswith("/") or ".." in path.split("/") or "\0" in path:
                 raise ValueError(f"{path[:100]!r} is no absolute path")
-        return given
+        return paths
 
     @field_validator("binary_tests")
     @classmethod
-    def _base64(cls, given: dict[str, str]) -> dict[str, str]:
-        for path, text in given.items():
+    def _base64(cls, files: dict[str, str]) -> dict[str, str]:
+        for path, text in files.items():
             try:
                 base64.b64decode(text, validate=True)
             except ValueError:
                 raise ValueError(f"{path[:100]!r} is not base64") from None
-        return given
+        return files
 
 
 Grader = Annotated[

@@ -56,7 +56,7 @@ _FIGURES: dict[str, JsonValue] = {
 
 
 class JobSummary(Response):
-    """Counts of a job. `mean_reward` is over judged evaluations, null if there are none."""
+    """Counts of a job. `mean_reward` is over judged evaluations, or null."""
 
     job: str
     evaluations: int
@@ -67,7 +67,7 @@ class JobSummary(Response):
 
 
 class JobList(Response):
-    """Answer of GET /jobs: up to 200 jobs, that with the newest evaluation first."""
+    """Answer of GET /jobs: up to 200 jobs, by newest evaluation."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"jobs": [_JOB]}]})
 
@@ -83,7 +83,7 @@ class JobQuery(Request):
 
 
 class JobPoint(Response):
-    """The evaluations of one step, or of a stretch of time that begins at `at`.
+    """The evaluations of a step, or of a stretch of time from `at` on.
 
     A series by step has at most 500 points, each of several steps if there are more; null stands for
     evaluations without a step. `spread`: standard deviation of the rewards. `verdicts`: counts by
@@ -101,7 +101,7 @@ class JobPoint(Response):
 
 
 class TaskFigures(Response):
-    """Tasks with a judged evaluation. `nobody`, `everybody`: up to 20 names of those."""
+    """Tasks with a judged evaluation. `nobody`, `everybody`: up to 20 of their names."""
 
     count: int = 0
     solved_by_nobody: int = 0
@@ -111,7 +111,7 @@ class TaskFigures(Response):
 
 
 class GroupFigures(Response):
-    """Evaluations of one task in one step, where at least two were judged."""
+    """Evaluations of a task in a step with at least two judged evaluations."""
 
     count: int = 0
     without_spread: int = Field(0, description="All of the group got the same reward.")
@@ -139,10 +139,10 @@ class LatestFigures(Response):
 
 
 class JobFigures(Response):
-    """What training should know of a job.
+    """Figures of a job for training.
 
     Counts, shares, `mean_reward` and `spread` (the standard deviation) are of all its evaluations;
-    all others are of the newest, `latest.sampled` in number. `pass_at`: the share of tasks with a
+    the rest covers the newest, `latest.sampled` in number. `pass_at`: the share of tasks with a
     passed completion among k, by k. `lengths`: tenths of the completions by their length.
     """
 

@@ -109,7 +109,7 @@ _REPLAYED: dict[str, JsonValue] = {
 
 
 class EvaluationQuery(Request):
-    """Query of GET /evaluations: conditions that all hold, and the place in the list."""
+    """Query of GET /evaluations: conditions joined by "and", and the place in the list."""
 
     job: str | None = Field(None, max_length=200)
     step: int | None = Field(None, ge=0, le=2**53)
@@ -177,7 +177,7 @@ class Evaluation(Response):
 
 
 class EvaluationDetail(Evaluation):
-    """A recorded evaluation with all that was recorded. Texts are null where none were kept."""
+    """A recorded evaluation with all its fields. Texts are null in a journal without texts."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_DETAIL]})
 
@@ -214,7 +214,7 @@ class EvaluationPage(Response):
 
 
 class Judged(Response):
-    """What one judging of a submission came to. `message` is the error's, where there is one."""
+    """Outcome of judging a submission. `message` is the error's, if any."""
 
     verdict: Verdict | str | None = None
     reward: float | None = None
@@ -254,7 +254,7 @@ class Replay(Response):
 
 
 class RolloutRecord(Response):
-    """A recorded rollout, with its evaluations in their order. Texts are null where none were kept.
+    """A recorded rollout, with its evaluations in their order. Texts are null in a journal without texts.
 
     `verdict` and `reward` are null exactly when `error` is set.
     """

@@ -1,7 +1,7 @@
 """JSON with integers of any length, where Python's own functions take at most 4,300 digits.
 
 Python's limit guards against conversions in quadratic time; these take less. `MOST_DIGITS` bounds what
-is read, since a text of many such integers still costs about a microsecond for each five digits.
+the length, since a text of many long integers still costs about a microsecond for each five digits.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def integer(text: str) -> int:
 
 
 def integer_at(text: str, at: int) -> tuple[int, int]:
-    """Return the integer that begins at a place of a JSON text, and its end. Raises ValueError."""
+    """Return the integer at a place of a JSON text, and its end. Raises ValueError."""
     found = _INTEGER.match(text, at)
     if found is None:
         raise ValueError("no integer")
@@ -86,7 +86,7 @@ def digits_of(value: int) -> str:
 
 
 def _marked(value: Any, mark: str, found: list[str]) -> Any:
-    """Return the value with a text in place of each long integer, whose digits go to `found`."""
+    """Return the value with a text in place of each long integer; the digits go to `found`."""
     if isinstance(value, dict):
         return {name: _marked(each, mark, found) for name, each in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""The field that a request may have meant by an unknown one."""
+"""The known field nearest to an unknown field of a request."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ MOST_CHARACTERS = 100
 
 
 def unknown_field(model: type[BaseModel] | None, location: Sequence[int | str]) -> str:
-    """Return "unknown field" with the near name, or with all names where none is near.
+    """Return "unknown field" with the near name, or with all names.
 
     `location`: where pydantic found the field in a `model`, with its names for the branches of unions.
     """
-    said = "unknown field"
+    text = "unknown field"
     names = _fields(model, location[:-1]) if model is not None else []
     if not names or len(str(location[-1])) > MOST_CHARACTERS:
-        return said
+        return text
     near = get_close_matches(str(location[-1]), names, 1)
-    return f"{said}, did you mean {near[0]}?" if near else f"{said}, not one of {', '.join(names)}"
+    return f"{text}, did you mean {near[0]}?" if near else f"{text}, not one of {', '.join(names)}"
 
 
 def _fields(model: type[BaseModel], location: Iterable[int | str]) -> list[str]:
@@ -38,7 +38,7 @@ def _fields(model: type[BaseModel], location: Iterable[int | str]) -> list[str]:
 
 
 def _models(annotation: Any) -> Iterator[type[BaseModel]]:
-    """Yield the models in a type, such as those of a list or a union."""
+    """Yield the models in a type, for example of a list or a union."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for part in get_args(annotation):

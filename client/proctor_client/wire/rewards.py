@@ -95,7 +95,7 @@ class Limits(Request):
 
 
 class Message(Bounded):
-    """One chat message; extra fields are allowed."""
+    """Chat message; extra fields are allowed."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -115,7 +115,7 @@ Messages: TypeAlias = Annotated[list[Message], Field(max_length=MAX_MESSAGES)]
 
 
 class Code(Request):
-    """What is put around the code of a completion, in its language; part of the task."""
+    """Code around the code of a completion, in its language; part of the task."""
 
     prelude: str | None = Field(
         None, description="Source before the submission: imports, helpers, a recursion limit."
@@ -132,7 +132,7 @@ class Code(Request):
 
 
 class Submission(Code):
-    """One completion to judge. A field that the request has, too, is in place of the request's."""
+    """Completion to judge. A field here replaces the request's field of the same name."""
 
     id: str | None = Field(None, description="Echoed.")
     completion: str | Messages = Field(
@@ -214,7 +214,7 @@ class RewardRequest(Code):
 
 
 class ItemError(Response):
-    """Reason for an item that the service could not judge. An error never becomes a reward."""
+    """Reason for an unjudged item. An error never becomes a reward."""
 
     reason: ErrorReason | str
     message: str
@@ -222,7 +222,7 @@ class ItemError(Response):
 
 
 class Failure(Response):
-    """One failed test."""
+    """Failed test."""
 
     index: int
     test: str
@@ -230,7 +230,7 @@ class Failure(Response):
 
 
 class Tests(Response):
-    """Number of the grader's tests that passed; `failures` holds at most ten."""
+    """Number of the grader's passed tests; `failures` holds at most ten."""
 
     __test__: ClassVar[bool] = False  # not for pytest, despite the name
 
@@ -243,7 +243,7 @@ class Usage(Response):
     """Resources used by the evaluation. `queue_seconds` never counts against the submission.
 
     `compile_seconds`: the part of `cpu_seconds` that the compiler took. `control_seconds`: CPU time of the
-    negative control, which no other field counts.
+    negative control, counted only here.
     """
 
     cpu_seconds: float = 0.0
@@ -255,7 +255,7 @@ class Usage(Response):
 
 
 class Result(Response):
-    """Result of one submission.
+    """Result of a submission.
 
     `verdict` and `reward` are null exactly when `error` is set.
     """
@@ -295,7 +295,7 @@ class Result(Response):
 
 
 class Summary(Response):
-    """Summary of the batch. `mean_reward` is over judged items, null if there are none."""
+    """Summary of the batch. `mean_reward` is over judged items, or null."""
 
     count: int
     judged: int

@@ -77,7 +77,7 @@ _SUMMARY: dict[str, JsonValue] = {
 
 
 class RolloutTask(Code):
-    """One problem for the policy: the prompt, and the grader of the answer."""
+    """Problem for the policy: the prompt, and the grader of the answer."""
 
     id: str
     prompt: str | Messages
@@ -141,7 +141,7 @@ class CustomTool(Request):
 
 
 class ToolsAgent(_Agent):
-    """Agent that calls tools in one sandbox, turn by turn; `submit_solution` ends the episode."""
+    """Agent with tools in a sandbox, turn by turn; `submit_solution` ends the episode."""
 
     kind: Literal["tools"]
     tools: list[Tool] = Field(["execute_code", "submit_solution"])
@@ -158,16 +158,16 @@ class ToolsAgent(_Agent):
     @field_validator("custom_tools")
     @classmethod
     def _own_names(cls, tools: list[CustomTool]) -> list[CustomTool]:
-        known = set(get_args(Tool))
+        taken = set(get_args(Tool))
         for tool in tools:
-            if tool.function.name in known:
+            if tool.function.name in taken:
                 raise ValueError(f"there are two tools {tool.function.name!r}")
-            known.add(tool.function.name)
+            taken.add(tool.function.name)
         return tools
 
 
 class RefineAgent(_Agent):
-    """Agent that answers with code, and sees the failures before the next answer."""
+    """Agent with answers in code; each failure is shown before the next answer."""
 
     kind: Literal["refine"]
     max_attempts: int = Field(3, gt=0, le=100)
@@ -252,7 +252,7 @@ class Trajectory(Response):
 
 
 class RolloutSummary(Response):
-    """Summary of the rollout. `mean_reward` is over judged trajectories, null if there are none."""
+    """Summary of the rollout. `mean_reward` is over judged trajectories, or null."""
 
     count: int
     judged: int

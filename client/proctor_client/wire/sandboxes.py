@@ -165,7 +165,7 @@ class ExecResult(Response):
 
 
 class ExecLine(Response):
-    """Line of an exec's NDJSON stream, with one field set.
+    """Line of an exec's NDJSON stream, with a single field set.
 
     The last line has `result`, with the whole output, or `error`.
     """

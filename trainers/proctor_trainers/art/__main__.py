@@ -33,7 +33,7 @@ def main(job: Job) -> int:
     import art  # first, because ART reads keys from a file .env
 
     from proctor_trainers.art.rollouts import Order
-    from proctor_trainers.art.training import Plan, TooManyFailures, TrainingLoop
+    from proctor_trainers.art.training import TooManyFailures, TrainingLoop, TrainingPlan
 
     args = job.args
     order = Order(
@@ -58,7 +58,7 @@ def main(job: Job) -> int:
     if serves and args.distill:
         raise Unreachable(f"--distill: no policy answers at {endpoint.base_url}")
     policy = _policy(job, model, endpoint, serves)
-    plan = Plan(
+    plan = TrainingPlan(
         order=order,
         num_steps=args.num_steps,
         batch_size=args.batch_size,

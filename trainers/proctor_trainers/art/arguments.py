@@ -48,7 +48,7 @@ environment variables:
 """
 
 
-def _told(name: str) -> str:
+def _default_text(name: str) -> str:
     """Return the defaults of an argument in words, for each agent where they differ."""
     tools, refine = (_DEFAULTS[agent][name] for agent in ("tools", "refine"))
     return str(tools) if tools == refine else f"{tools}; {refine} with --agent refine"
@@ -97,7 +97,7 @@ def _add_model(group: Any) -> None:
         help="what trains: local (needs a GPU), tinker (no GPU), or memory, which trains nothing: "
         "to see the loop run (default: %(default)s)",
     )
-    add("--base-model", help=f"what is trained (default: {_told('base_model')})")
+    add("--base-model", help=f"what is trained (default: {_default_text('base_model')})")
     add(
         "--base-url",
         type=_url,
@@ -128,7 +128,7 @@ def _add_training(group: Any) -> None:
     add(
         "--num-steps",
         type=_positive,
-        help=f"steps, with those of earlier runs of the name (default: {_told('num_steps')})",
+        help=f"steps, with those of earlier runs of the name (default: {_default_text('num_steps')})",
     )
     add("--batch-size", type=_positive, default=4, help="problems a step (default: %(default)s)")
     add(
@@ -137,7 +137,7 @@ def _add_training(group: Any) -> None:
         default=2,
         help="rollouts of each problem in a step (default: %(default)s)",
     )
-    add("--learning-rate", type=float, help=f"(default: {_told('learning_rate')})")
+    add("--learning-rate", type=float, help=f"(default: {_default_text('learning_rate')})")
     add(
         "--agent",
         choices=("tools", "refine"),
@@ -177,12 +177,12 @@ def _add_data(group: Any) -> None:
     add(
         "--dataset-limit",
         type=_count,
-        help=f"read so many rows only; 0: all (default: {_told('dataset_limit')})",
+        help=f"read so many rows only; 0: all (default: {_default_text('dataset_limit')})",
     )
     add(
         "--num-problems",
         type=_count,
-        help=f"train on the first so many; 0: all (default: {_told('num_problems')})",
+        help=f"train on the first so many; 0: all (default: {_default_text('num_problems')})",
     )
 
 
@@ -196,8 +196,8 @@ class Job:
     @classmethod
     def of(cls, args: argparse.Namespace) -> Job:
         """Create a job with a new id, and with the agent's defaults for what was not given."""
-        given = {name: value for name, value in vars(args).items() if value is not None}
-        filled = argparse.Namespace(**{**vars(args), **_DEFAULTS[args.agent], **given})
+        arguments = {name: value for name, value in vars(args).items() if value is not None}
+        filled = argparse.Namespace(**{**vars(args), **_DEFAULTS[args.agent], **arguments})
         return cls(filled, uuid.uuid4().hex[:8])
 
     @property

@@ -32,8 +32,8 @@ log = logging.getLogger("proctor_trainers")
 
 PolicyOf: TypeAlias = Callable[[], Mapping[str, Any]]
 """Function that returns the wire's current policy; some backends rename the model each step."""
-_TOLD_REASONS = 3
-_TOLD_METRICS = 3
+_LISTED_REASONS = 3
+_LISTED_METRICS = 3
 
 
 class TooManyFailures(RuntimeError):
@@ -41,7 +41,7 @@ class TooManyFailures(RuntimeError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class TrainingPlan:
     """Settings of the training.
 
     `max_exceptions` is the allowed share of failed rollouts per step, 0 to 1. `num_steps` counts
@@ -141,11 +141,11 @@ class Outcome:
 
 
 def _count(counts: Counts, sandbox: str, trajectory: art.Trajectory) -> None:
-    told = trajectory.metrics
-    calls = int(told.get("tool_calls", 0)) - int(told.get("bad_tool_calls", 0))
-    ran = max(calls or int(told.get("turns", 0)), 1)
+    metrics = trajectory.metrics
+    calls = int(metrics.get("tool_calls", 0)) - int(metrics.get("bad_tool_calls", 0))
+    ran = max(calls or int(metrics.get("turns", 0)), 1)
     verdict = trajectory.metadata["verdict"]
-    failures = min(int(told.get("exec_errors", 0)) if calls else ran - 1, ran - 1)
+    failures = min(int(metrics.get("exec_errors", 0)) if calls else ran - 1, ran - 1)
     counts.created(sandbox)
     if verdict == "timeout":
         counts.executed(sandbox, "error")
@@ -160,7 +160,7 @@ class TrainingLoop:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: TrainingPlan,
         problems: Sequence[Problem],
         model: art.TrainableModel,
         backend: art.Backend,
@@ -232,7 +232,7 @@ class TrainingLoop:
 
     async def _gather(self, step: int) -> Outcome:
         problems = self._batch(step)
-        asked = len(problems) * self._plan.order.trajectories_per_problem
+        requested = len(problems) * self._plan.order.trajectories_per_problem
         async with Rollouts(self._client, self._plan.order, self._policy(), step) as rollouts:
             self._rollouts = rollouts
             try:
@@ -240,15 +240,15 @@ class TrainingLoop:
                     [rollouts.group(problem) for problem in problems],
                     pbar_desc=f"step {step}",
                     # A count, because ART reads a share of 1.0 as one rollout.
-                    max_exceptions=math.floor(self._plan.max_exceptions * asked),
-                    max_metrics=_TOLD_METRICS,
+                    max_exceptions=math.floor(self._plan.max_exceptions * requested),
+                    max_metrics=_LISTED_METRICS,
                 )
             except RolloutFailed as failure:
                 if rollouts.mistake is not None:
                     raise rollouts.mistake from None
                 share = f"{self._plan.max_exceptions:.0%}"
                 raise TooManyFailures(
-                    f"step {step}: more than {share} of {asked} rollouts failed: {failure}"
+                    f"step {step}: more than {share} of {requested} rollouts failed: {failure}"
                 ) from None
             finally:
                 self._rollouts = None
@@ -257,8 +257,8 @@ class TrainingLoop:
         outcome = Outcome(groups)
         self.summary.trajectories += len(outcome.trajectories)
         self.summary.successful += outcome.passed
-        for why, count in outcome.failures.most_common(_TOLD_REASONS):
-            log.warning("step %d: %d of %d rollouts failed: %s", step, count, asked, why)
+        for why, count in outcome.failures.most_common(_LISTED_REASONS):
+            log.warning("step %d: %d of %d rollouts failed: %s", step, count, requested, why)
         return outcome
 
     def _batch(self, step: int) -> list[Problem]:

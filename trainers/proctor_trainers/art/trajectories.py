@@ -40,7 +40,7 @@ def trajectory_of(trajectory: wire.Trajectory) -> art.Trajectory:
         "rollout_id": trajectory.rollout_id,
         "sandbox_id": trajectory.sandbox_id,
     }
-    given = {
+    fields = {
         name: value
         for name, value in trajectory.metadata.items()
         if not isinstance(value, list | dict)
@@ -50,7 +50,7 @@ def trajectory_of(trajectory: wire.Trajectory) -> art.Trajectory:
         tools=trajectory.tools,
         reward=trajectory.reward,
         metrics=metrics,
-        metadata={**given, **own},
+        metadata={**fields, **own},
     )
 
 
