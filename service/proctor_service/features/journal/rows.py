@@ -30,7 +30,7 @@ _LIMITS = (
     "cpu_seconds", "wall_seconds", "memory_mb", "output_kb", "processes", "disk_mb", "network",
     "total_cpu_seconds", "total_wall_seconds",
 )  # fmt: skip
-"""Names of the values that `workers.values` makes of a judgement and of limits."""
+"""Names of the values that `processes/values.py` makes of a judgement and of limits."""
 _SEPARATORS = re.compile(r"[^\w\x00-\x7f]+")
 
 

@@ -22,18 +22,18 @@ from proctor_service.errors import JournalDown, ProctorServiceError
 from proctor_service.features.journal.address import checked
 from proctor_service.features.journal.answering import answers
 from proctor_service.features.journal.answering.views import Views
-from proctor_service.features.journal.connection import set_up
 from proctor_service.features.journal.database import TooSlow, short_error
 from proctor_service.features.journal.pages.render import Templates
 from proctor_service.features.journal.reading import Reader
-from proctor_service.features.replicas.judge_processes.connection import (
+from proctor_service.http.responses import PIECE_BYTES
+from proctor_service.processes.child import set_up
+from proctor_service.processes.connection import (
     FAILED,
     HEARD,
     REPLY,
     Message,
     frame_of,
 )
-from proctor_service.http.responses import PIECE_BYTES
 
 log = logging.getLogger(__name__)
 

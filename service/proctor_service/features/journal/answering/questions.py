@@ -15,15 +15,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from proctor_service.errors import Busy, JournalDown
-from proctor_service.features.journal.connection import Child
-from proctor_service.features.replicas.judge_processes.connection import (
+from proctor_service.processes.child import Child
+from proctor_service.processes.connection import (
     HEARD,
     NOTE,
     REPLY,
     REQUEST,
     Message,
 )
-from proctor_service.features.replicas.judge_processes.values import error_of
+from proctor_service.processes.values import error_of
 
 log = logging.getLogger(__name__)
 
