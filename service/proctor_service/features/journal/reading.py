@@ -80,10 +80,9 @@ class Reader:
     def evaluation(self, tenant: str | None, id_: str) -> Row | None:
         """Return one evaluation with all that was recorded, or None.
 
-        Its JSON is not parsed, since submissions choose its size: `grader_json`, `files_json`,
-        `output_json`, `failures_json` and `prompt_json` are texts of `json_texts.py`, None where none
-        were recorded.
-        `conditions` are small. `completion_text` and `source` are texts as they were judged.
+        `grader_json`, `files_json`, `output_json`, `failures_json` and `prompt_json` are JSON texts
+        (`parsed`), None where none were recorded. `completion_text` and `source` are texts as they
+        were judged.
         """
         query = select(evaluations).where(evaluations.c.id == clean(id_), *of_tenant(tenant))
 
@@ -132,7 +131,7 @@ class Reader:
     def rollout(self, tenant: str | None, id_: str) -> Row | None:
         """Return one rollout with its evaluations, or None.
 
-        `conversation_json` is a text of `json_texts.py`, or None if none was recorded: an object with
+        `conversation_json` is a JSON text, or None if none was recorded: an object with
         `messages_and_choices`, `tools` and `error_message`.
         """
         return self._database.ask(partial(_rollout, tenant, clean(id_)), None)
@@ -183,10 +182,7 @@ class Reader:
 
 
 def parsed(row: Row) -> Row:
-    """Return the row of an evaluation or rollout with values in place of its JSON texts.
-
-    This may take long: it is for commands, which have the interpreter for themselves.
-    """
+    """Return the row of an evaluation or rollout with values in place of its JSON texts."""
     return {
         name.removesuffix("_json"): _loaded(value) if name.endswith("_json") else value
         for name, value in row.items()

@@ -11,9 +11,8 @@ import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
-from proctor_client.wire import MAX_FAILURES
+from proctor_client.wire import MAX_FAILURES, long_integers
 from proctor_service.features.journal.entry import EVALUATION, Record
-from proctor_service.features.journal.json_texts import dump
 from proctor_service.features.journal.texts import Texts, packed
 
 TEXT_AGE_SECONDS = 60.0
@@ -31,6 +30,7 @@ _LIMITS = (
     "total_cpu_seconds", "total_wall_seconds",
 )  # fmt: skip
 """Names of the values that `processes/values.py` makes of a judgement and of limits."""
+_COMPACT = json.JSONEncoder(separators=(",", ":"))
 _SEPARATORS = re.compile(r"[^\w\x00-\x7f]+")
 
 
@@ -245,6 +245,11 @@ class Batch:
             row = {"digest": digest, "packed": packed(content), "used_at": self._used_at}
             self._texts[digest] = row
         return digest
+
+
+def dump(value: object) -> str:
+    """Return the JSON text of a value, as the journal stores it: in ASCII, also NaN and infinities."""
+    return long_integers.dumps(value, _COMPACT)
 
 
 def words_of(value: str) -> str:

@@ -86,7 +86,7 @@ evaluations = Table(
 to the end. `tags`, `signals`: JSON lists. `truncated`: the output was cut.
 
 The others are digests of texts. `grader`, `files`, `conditions`, `output`, `failures`, `prompt`: JSON
-(`json_texts.py`), NULL where empty. `prompt`: a text or messages, which the policy saw.
+(`rows.dump`), NULL where empty. `prompt`: a text or messages, which the policy saw.
 `conditions`: language, limits, scoring, extraction and the mode of the negative control;
 `with_state` is true if also the files of a sandbox were judged, which are not recorded. `output`:
 message (of the error, if there is one), stdout and stderr. The judged source is the part of the
