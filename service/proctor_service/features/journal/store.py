@@ -18,6 +18,7 @@ from sqlalchemy import (
     bindparam,
     delete,
     func,
+    inspect,
     select,
     text,
 )
@@ -74,7 +75,11 @@ class Store:
             lock = "BEGIN IMMEDIATE" if self._is_sqlite else "SELECT pg_advisory_xact_lock(7766001)"
             connection.execute(text(lock))
             config.attributes["connection"] = connection
-            command.upgrade(config, "head")
+            if inspect(connection).has_table("alembic_version"):
+                command.upgrade(config, "head")
+            else:
+                metadata.create_all(connection)
+                command.stamp(config, "head")
 
     def close(self) -> None:
         """Close all connections."""
