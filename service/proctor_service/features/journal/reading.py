@@ -20,10 +20,9 @@ from proctor_client.wire import long_integers
 from proctor_service.features.journal.database import Database
 from proctor_service.features.journal.figures import figures
 from proctor_service.features.journal.filters import Filter, fitting, newest, of_tenant
-from proctor_service.features.journal.rows import clean
+from proctor_service.features.journal.rows import clean, unpacked
 from proctor_service.features.journal.schema import evaluations, jobs, rollouts, texts
 from proctor_service.features.journal.series import By, finished, series
-from proctor_service.features.journal.texts import unpacked
 
 Row = dict[str, Any]
 MOST_LISTED = 500

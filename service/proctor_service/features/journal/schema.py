@@ -105,7 +105,7 @@ jobs = Table(
     *_columns(BigInteger, "last_step?"),
     sqlite_with_rowid=False,
 )
-"""Counts of a job's evaluations (`counts.py`). `rewards`: their sum."""
+"""Counts of a job's evaluations (`series.py`). `rewards`: their sum."""
 
 points = Table(
     "points",

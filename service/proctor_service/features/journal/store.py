@@ -24,12 +24,11 @@ from sqlalchemy import (
 )
 from sqlalchemy.engine import URL
 
-from proctor_service.features.journal.counts import COUNTED, Changes
 from proctor_service.features.journal.database import connect
 from proctor_service.features.journal.entry import Record
-from proctor_service.features.journal.rows import Batch, clean, words_of
+from proctor_service.features.journal.rows import Batch, KnownTexts, clean, unpacked, words_of
 from proctor_service.features.journal.schema import evaluations, labels, metadata, rollouts, texts
-from proctor_service.features.journal.texts import Texts, unpacked
+from proctor_service.features.journal.series import COUNTED, Changes
 
 Row = dict[str, Any]
 MIGRATIONS = "proctor_service:features/journal/migrations"
@@ -60,7 +59,7 @@ class Store:
         self._version = version
         self._with_words = with_words
         self._is_sqlite = url.get_backend_name() == "sqlite"
-        self._known = Texts()
+        self._known = KnownTexts()
         self._last_size_bytes = 0
 
     def open(self) -> None:
