@@ -24,12 +24,12 @@ from proctor_client.wire import ExecGrader
 from proctor_service.evaluate import Item, Origin, Outcome
 from proctor_service.features.journal import process
 from proctor_service.features.journal import recorder as recorder_module
-from proctor_service.features.journal.connection import Child
 from proctor_service.features.journal.entry import EVALUATION, Record
 from proctor_service.features.journal.recorder import Recorder, Target
 from proctor_service.features.journal.store import PRUNED_AT_ONCE
-from proctor_service.features.replicas.judge_processes.connection import NOTE, Message
 from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.processes.child import Child
+from proctor_service.processes.connection import NOTE, Message
 from proctor_service.sandbox.interface import Limits
 from proctor_service.settings import worker_environment
 

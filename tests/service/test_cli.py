@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -20,14 +20,9 @@ from waits import WAIT_SECONDS
 from proctor_client import wire
 from proctor_client.tasks.task import Task
 from proctor_service.cli.console import plain
+from proctor_service.cli.judging import BATCH, BATCH_CHARACTERS, Attempt, batches
 from proctor_service.errors import SandboxLost
-from proctor_service.features.evaluation.judging import (
-    BATCH,
-    BATCH_CHARACTERS,
-    Attempt,
-    _batches,
-    attempts,
-)
+from proctor_service.features.evaluation.judging import attempts, submission_of
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Sandboxes
 from proctor_service.settings import Settings
@@ -225,10 +220,14 @@ def test_a_wrong_token_is_named_as_such(tmp_path: Path, monkeypatch: pytest.Monk
 def test_batches_are_what_a_service_takes() -> None:
     task = Task(id="t", place="f:1", grader={"kind": "exec"})
     small = attempts([(task, "x")] * (2 * BATCH + 1))
-    assert [len(batch) for batch in _batches(small)] == [BATCH, BATCH, 1]
+
+    def sizes(items: Sequence[Attempt]) -> list[int]:
+        return [len(each) for each in batches((item, submission_of(item)) for item in items)]
+
+    assert sizes(small) == [BATCH, BATCH, 1]
     assert [each.sample for each in small[:3]] == [0, 1, 2]
     large = [Attempt(task, "x" * (BATCH_CHARACTERS // 2))] * 3
-    assert [len(batch) for batch in _batches(large)] == [1, 1, 1]
+    assert sizes(large) == [1, 1, 1]
 
 
 @pytest.mark.usefixtures("interruptible")

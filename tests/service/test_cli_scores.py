@@ -6,8 +6,8 @@ from itertools import combinations
 
 import pytest
 
+from proctor_client.tasks.pass_at import pass_chance
 from proctor_service.features.evaluation.scores import Scores, wilson
-from proctor_service.features.journal.pass_at import pass_chance
 
 
 @pytest.mark.parametrize(("judged", "passed"), [(1, 0), (1, 1), (5, 0), (5, 2), (6, 5), (7, 7)])

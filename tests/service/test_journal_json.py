@@ -1,11 +1,10 @@
-"""Stored JSON goes into answers and requests as it is, and says the same as if it were parsed."""
+"""Stored JSON comes back in answers and requests, with any text and any number."""
 
 from __future__ import annotations
 
 import json
 import math
 import random
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -19,18 +18,11 @@ from proctor_client.wire import CallsGrader, long_integers
 from proctor_service.errors import NotFound, NotReplayable, SandboxLost
 from proctor_service.evaluate import Origin, Outcome
 from proctor_service.features.journal.answering import answers
-from proctor_service.features.journal.json_texts import (
-    dump,
-    encoded_text,
-    for_answer,
-    joined,
-    member,
-    parsed_if_short,
-)
 from proctor_service.features.journal.reading import parsed
-from proctor_service.features.journal.replay import request_json, submission_of
+from proctor_service.features.journal.replay import submission_of
+from proctor_service.features.journal.rows import dump
 from proctor_service.features.rollouts.trajectory import Plan, Task, Trajectory
-from proctor_service.http.json_encoding import encode
+from proctor_service.http.json_encoding import encode, joined, member
 from proctor_service.judge.submission import Judgement, Submission
 
 ODD_TEXTS = (
@@ -60,41 +52,14 @@ def test_a_stored_text_is_the_same_value(seed: int) -> None:
         text = dump(value)
         assert text.isascii()
         assert json.dumps(json.loads(text)) == json.dumps(value)
-        answered = for_answer(text)
-        answered.encode()
-        expected = json.loads(encode({"value": value}))["value"]
-        assert json.loads(answered, parse_constant=pytest.fail) == expected
-
-
-@pytest.mark.parametrize("text", [*ODD_TEXTS, "", "é\ud800\\\n" * 50_000, "x" * 70_000 + "\0"])
-def test_a_text_is_encoded_in_parts(text: str) -> None:
-    answered = json.loads(encoded_text(text, encode))
-    assert answered == json.loads(encode({"text": text}))["text"]
-    assert json.loads(encoded_text(text, lambda part: json.dumps(part).encode())) == text
+        answered = encode({"value": json.loads(text)})
+        json.loads(answered, parse_constant=pytest.fail)
 
 
 def test_objects_are_joined() -> None:
     found = joined(b"{}", b'{"a":1}', member("b", b"[2]"), b"{}", b'{"c":{}}')
     assert json.loads(found) == {"a": 1, "b": [2], "c": {}}
     assert joined(b"{}") == b"{}"
-
-
-def test_only_short_texts_are_parsed() -> None:
-    assert parsed_if_short('{"a":1}') == {"a": 1}
-    assert parsed_if_short('{"a":1}', 6) is None
-    assert parsed_if_short(None) is None
-
-
-@pytest.fixture
-def nothing_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From here on, parsing or encoding a long JSON text is an error."""
-    loads: Callable[..., Any] = json.loads
-
-    def short(text: str, *rest: Any) -> Any:
-        assert len(text) < 1000, "a stored text is parsed"
-        return loads(text, *rest)
-
-    monkeypatch.setattr("proctor_service.features.journal.reading.json.loads", short)
 
 
 def long_submission() -> Submission:
@@ -117,7 +82,7 @@ def written(under: Under) -> Submission:
     return submission
 
 
-def test_an_evaluation_is_answered_without_parsing(under: Under) -> None:
+def test_an_evaluation_is_answered_whole(under: Under) -> None:
     submission = written(under)
     content = answers.detail(under.reader, "t", "ev_1")
     found = wire.EvaluationDetail.model_validate_json(content)
@@ -133,13 +98,6 @@ def test_an_evaluation_is_answered_without_parsing(under: Under) -> None:
     assert len(json.loads(content)) == len(wire.EvaluationDetail.model_fields)
 
 
-@pytest.mark.usefixtures("nothing_parsed")
-def test_no_stored_json_is_parsed_for_an_answer(under: Under) -> None:
-    written(under)
-    assert b'"grader":{' in answers.detail(under.reader, "t", "ev_1")
-    assert b'"cases":[' in answers.replay_request(under.reader, "t", "ev_1")
-
-
 def test_a_record_has_compiler_options_and_integers_of_any_length(under: Under) -> None:
     cases = [{"args": [10**10_000], "expected": -(10**10_000)}]
     grader = CallsGrader.model_validate({"kind": "calls", "entry_point": "f", "cases": cases})
@@ -148,7 +106,7 @@ def test_a_record_has_compiler_options_and_integers_of_any_length(under: Under) 
     under.write((item(1, submission=submission), Outcome(Judgement("passed", 1, 1), 1.0)))
     row = under.reader.evaluation("t", "ev_1")
     assert row is not None
-    (asked,) = long_integers.loads(request_json(row))["submissions"]
+    [asked] = long_integers.loads(answers.replay_request(under.reader, "t", "ev_1"))["submissions"]
     assert wire.Submission.model_validate(asked).compiler == compiler
     assert asked["grader"]["cases"][0]["expected"] == cases[0]["expected"]
     assert asked == submission_of(parsed(row))
@@ -160,7 +118,7 @@ def test_the_request_of_a_replay_has_what_was_judged(under: Under) -> None:
     submission = written(under)
     row = under.reader.evaluation("t", "ev_1")
     assert row is not None
-    request = json.loads(request_json(row))
+    request = json.loads(answers.replay_request(under.reader, "t", "ev_1"))
     [asked] = request["submissions"]
     assert json.dumps(asked, sort_keys=True) == json.dumps(
         submission_of(parsed(row)), sort_keys=True
@@ -212,9 +170,8 @@ def test_what_is_not_there_is_null(under: Under) -> None:
         answers.detail(under.reader, "u", "ev_1")
 
 
-@pytest.mark.usefixtures("nothing_parsed")
 @pytest.mark.parametrize("with_texts", [True, False])
-def test_a_rollout_is_answered_without_parsing(under: Under, with_texts: bool) -> None:
+def test_a_rollout_is_answered_whole(under: Under, with_texts: bool) -> None:
     messages: list[Any] = [{"role": "user", "content": HOSTILE, "logprob": -math.inf}] * 300
     task = Task("p1", [], GRADER, {})
     agent: Any = None

@@ -20,25 +20,35 @@ from proctor_service.cli.version import service_version
 class Command:
     """A command: its module in this service, the function there, and the line in the list of commands.
 
-    `is_group`: the function returns further commands as a Typer app.
+    `takes_parts`: the function is called with the command's parts, and returns the command itself.
+    `is_group`: the result of the function is a Typer app with further commands.
     """
 
     module: str
     function: str
     help: str
     is_group: bool = False
+    takes_parts: bool = False
 
-    def load(self, name: str) -> Any:
+    def load(self, name: str, parts: Mapping[str, Any] = MappingProxyType({})) -> Any:
         """Return the command itself under this name, for Typer."""
         with friendly(), paused_collector():  # Ctrl-C may come during the import
-            function = getattr(import_module(f"proctor_service.{self.module}"), self.function)
+            function = self.imported()
+        if self.takes_parts:
+            function = function(parts)
+        elif self.is_group:
+            function = function()
         app = typer.Typer()
         app.callback()(_no_options)
         if self.is_group:
-            app.add_typer(function(), name=name)
+            app.add_typer(function, name=name)
         else:
             app.command(name)(function)
         return typer.main.get_group(app).commands[name]
+
+    def imported(self) -> Any:
+        """Return the function."""
+        return getattr(import_module(f"proctor_service.{self.module}"), self.function)
 
 
 COMMANDS: Mapping[str, Command] = MappingProxyType(
@@ -57,6 +67,17 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
             "features.evaluation.evaluation",
             "evaluation",
             "Judge the problems of a file or of a data set: completions, or the reference solutions.",
+            takes_parts=True,
+        ),
+        "eval harbor": Command(
+            "features.environments.cli.harbor_tasks",
+            "HarborTasks",
+            "Reference solutions of Harbor tasks, or nothing, and the reward.",
+        ),
+        "eval html": Command(
+            "features.journal.cli.html_report",
+            "write_eval_html",
+            "The report for a browser.",
         ),
         "audit": Command(
             "features.evaluation.audit",
@@ -83,6 +104,12 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
             "benches",
             "Measure rewards per second and the latency of batches of 1, 10, 100 and 1,000.",
             is_group=True,
+            takes_parts=True,
+        ),
+        "bench hacks": Command(
+            "features.evaluation.hacks",
+            "hacks",
+            "Send programs that deserve no reward, and similar honest programs.",
         ),
         "sandboxes": Command(
             "cli.sandboxes",
@@ -104,6 +131,7 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
         ),
     }
 )
+"""Commands by name. A name of two words is a part of the command that has the first word as its name."""
 
 
 class _Commands(TyperGroup):
@@ -112,7 +140,16 @@ class _Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         name, command, rest = super().resolve_command(ctx, args)
         chosen = None if name is None else COMMANDS.get(name)
-        return name, command if name is None or chosen is None else chosen.load(name), rest
+        if name is None or chosen is None:
+            return name, command, rest
+        parts = {
+            each.removeprefix(f"{name} "): part
+            for each, part in COMMANDS.items()
+            if each.startswith(f"{name} ")
+        }
+        with friendly(), paused_collector():
+            loaded = {each: part.imported() for each, part in parts.items()}
+        return name, chosen.load(name, loaded), rest
 
 
 def build() -> typer.Typer:
@@ -129,7 +166,8 @@ def build() -> typer.Typer:
     )
     app.callback()(_options)
     for name, command in COMMANDS.items():
-        app.command(name, help=command.help)(_no_options)
+        if " " not in name:
+            app.command(name, help=command.help)(_no_options)
     return app
 
 

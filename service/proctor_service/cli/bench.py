@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
@@ -23,7 +23,6 @@ from proctor_service.cli.console import aside, screen
 from proctor_service.cli.failures import Trouble, friendly
 from proctor_service.cli.target import AllowDegraded, Url, client_errors, connected
 from proctor_service.cli.version import service_version
-from proctor_service.features.evaluation.hacks import hacks
 
 SIZES = (1, 10, 100, 1000)
 FLOOR_SECONDS = 2
@@ -63,11 +62,12 @@ class Turn:
         return ranked[min(len(ranked) - 1, int(share * len(ranked)))]
 
 
-def benches() -> typer.Typer:
-    """Return the commands `bench` and `bench hacks`."""
+def benches(parts: Mapping[str, Callable[..., None]]) -> typer.Typer:
+    """Return the command `bench`; each part is a further command below it."""
     app = typer.Typer(invoke_without_command=True)
     app.callback()(bench)
-    app.command("hacks")(hacks)
+    for name, command in parts.items():
+        app.command(name)(command)
     return app
 
 

@@ -26,6 +26,16 @@ def encode(body: dict[str, Any] | str) -> bytes:
         return _LONE_SURROGATE.sub(lambda found: f"\\\\u{ord(found[0]):04x}", text).encode()
 
 
+def joined(*objects: bytes) -> bytes:
+    """Return the JSON object with the members of all these, none of which has a name of another."""
+    return b"".join([b"{", b",".join([each[1:-1] for each in objects if each != b"{}"]), b"}"])
+
+
+def member(name: str, value: bytes) -> bytes:
+    """Return the JSON object with one member, whose value is JSON."""
+    return b"".join([b'{"', name.encode(), b'":', value, b"}"])
+
+
 def _finite(value: Any) -> Any:
     """Replace each NaN and infinity by null: JSON has no form for them."""
     if isinstance(value, dict):

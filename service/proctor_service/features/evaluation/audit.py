@@ -24,11 +24,12 @@ from proctor_client.tasks.forms import Format
 from proctor_client.tasks.task import Task
 from proctor_service.cli.console import aside, plain, print_list, progress, screen, write_json
 from proctor_service.cli.failures import TROUBLE, UNSOUND, Trouble, friendly
+from proctor_service.cli.judging import Attempt
 from proctor_service.cli.problems import Dataset, Split, problems_of
 from proctor_service.cli.target import AllowDegraded, Url, client_errors, connected
 from proctor_service.cli.version import service_version
 from proctor_service.features.evaluation.checks import Check, checks_of
-from proctor_service.features.evaluation.judging import Attempt, judged
+from proctor_service.features.evaluation.judging import judged
 from proctor_service.features.evaluation.reports import (
     LEVELS,
     TITLES,

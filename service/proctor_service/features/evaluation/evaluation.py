@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import IO, Annotated, Any, Literal
+from typing import IO, Annotated, Any, Literal, Protocol
 
 import typer
 from rich.console import Console
 from rich.table import Column, Table
 
-from proctor_client import wire
+from proctor_client import Client, wire
 from proctor_client.tasks.files import load_completions
 from proctor_client.tasks.forms import Format
 from proctor_client.tasks.task import Task
 from proctor_service.cli.console import aside, plain, print_list, progress, screen, write_json
 from proctor_service.cli.failures import TROUBLE, UNSOUND, Trouble, friendly
+from proctor_service.cli.judging import Attempt, message_of
 from proctor_service.cli.problems import Dataset, Split, problems_of
-from proctor_service.cli.target import AllowDegraded, Prepare, Url, client_errors, connected
-from proctor_service.features.environments.cli.harbor_tasks import evaluated, load, own_environments
-from proctor_service.features.evaluation.judging import Attempt, attempts, judged, message_of
+from proctor_service.cli.target import AllowDegraded, Url, client_errors, connected
+from proctor_service.features.evaluation.judging import attempts, judged
 from proctor_service.features.evaluation.scores import Scores, TaskScore
-from proctor_service.features.journal.cli.html_report import write_eval_html
 
 Form = Literal[Format, "harbor"]
 
@@ -73,105 +71,153 @@ class Summary:
         return table
 
 
-def evaluation(
-    file: Annotated[
-        Path | None,
-        typer.Argument(
-            help="JSON lines or a JSON array, plain or .gz; for harbor a folder of tasks."
-        ),
-    ] = None,
-    form: Annotated[Form | None, typer.Option("--format", help="What the rows are.")] = None,
-    dataset: Dataset = None,
-    split: Split = None,
-    completions: Annotated[
-        Path | None,
-        typer.Option(help="Rows of {task_id, completion}; default: the references."),
-    ] = None,
-    url: Url = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first tasks.")] = None,
-    extract: Annotated[
-        wire.ExtractName | None,
-        typer.Option(help="How code is taken out; default: none for references, else auto."),
-    ] = None,
-    job: Annotated[str, typer.Option(help="The name by which the service shares itself.")] = "eval",
-    output: Annotated[
-        Path | None, typer.Option(help="Write each result here, a JSON line as it comes.")
-    ] = None,
-    json_path: Annotated[
-        Path | None, typer.Option("--json", help="Write a report with all figures here.")
-    ] = None,
-    html_path: Annotated[
-        Path | None, typer.Option("--html", help="Write a report for a browser here.")
-    ] = None,
-    show: Annotated[int, typer.Option(min=0, help="List this many failures at most.")] = 20,
-    empty: Annotated[
-        bool, typer.Option("--empty", help="For harbor: judge untouched sandboxes.")
-    ] = False,
-    allow_degraded: AllowDegraded = False,
-) -> None:
-    """Judge the problems of a file or of a data set: completions, or the reference solutions.
+class Problems(Protocol):
+    """Problems to judge: their ids in order, and the results of a service."""
 
-    With --format harbor, run the solution/solve.sh of each task, and then its verifier.
+    @property
+    def ids(self) -> Sequence[str]:
+        """Ids of the problems; an id stands here once for each completion."""
 
-    Status 0: all passed. 1: some failed. 2: some or all could not be judged.
-    """
-    with friendly(), client_errors(), ExitStack() as stack:
-        console = aside()
-        if form == "harbor":
-            if dataset or completions is not None or extract is not None:
-                raise Trouble("--dataset, --completions and --extract are for files of problems")
-            if file is None:
-                raise Trouble("harbor needs a folder of tasks")
-            tasks = load(file, limit, empty=empty)
-            prepare: Prepare = partial(own_environments, tasks)
-            name, ids = file.name, [each.id for each in tasks]
-        else:
-            name, form, problems = problems_of(file, dataset, form, split, limit, console)
-            items = _items(problems, completions)
-            prepare, ids = dict, [each.task.id for each in items]
-        for path in (json_path, html_path):
-            if path is not None and not path.absolute().parent.is_dir():
-                raise Trouble(f"{path}: its folder does not exist")
-        sink = stack.enter_context(_open(output)) if output else None
-        client = stack.enter_context(
-            connected(url, console, allow_degraded=allow_degraded, prepare=prepare)
-        )
-        started = time.monotonic()
-        if form == "harbor":
-            results = evaluated(client, tasks, job=job, empty=empty)
-        else:
-            mode = extract or _extract(form, items, given=completions is not None)
-            results = judged(client, items, extract=mode, job=job)
-        summary = _follow(results, ids, sink, console)
-        seconds = time.monotonic() - started
-        summary.show(screen(), seconds, show)
-        _write_reports(
-            summary,
-            {"dataset": name, "format": form, "seconds": seconds},
-            json_path,
-            html_path,
-        )
-        if summary.scores.errors:
-            raise typer.Exit(TROUBLE)
-        if summary.scores.failed:
-            raise typer.Exit(UNSOUND)
+    def prepare(self) -> Mapping[str, str]:
+        """Prepare a service of this command; return its variables."""
+
+    def results(self, client: Client, job: str) -> Iterator[tuple[Attempt, wire.Result]]:
+        """Yield each attempt with its result in order of completion. Raises ProctorError."""
 
 
-def _items(tasks: list[Task], completions: Path | None) -> list[Attempt]:
+@dataclass(frozen=True, slots=True)
+class Completions:
+    """Completions of problems, or their references."""
+
+    attempts: Sequence[Attempt]
+    extract: wire.Extract
+
+    @property
+    def ids(self) -> list[str]:
+        """Ids of the problems."""
+        return [each.task.id for each in self.attempts]
+
+    def prepare(self) -> Mapping[str, str]:
+        """Return no variables."""
+        return {}
+
+    def results(self, client: Client, job: str) -> Iterator[tuple[Attempt, wire.Result]]:
+        """Yield each attempt with its result. Raises ProctorError."""
+        return judged(client, self.attempts, extract=self.extract, job=job)
+
+
+HarborTasks = Callable[[Path, "int | None", bool], Problems]
+"""Tasks of a folder, at most so many; True: nothing is run before the verifier."""
+WriteReport = Callable[[Mapping[str, Any], Sequence[Mapping[str, Any]], Path], None]
+"""Writer of the report for a browser: the JSON report, the rows that did not pass, and the file."""
+
+
+def evaluation(parts: Mapping[str, Any]) -> Callable[..., None]:
+    """Return the command. `parts`: `harbor` is a `HarborTasks`, and `html` a `WriteReport`."""
+    return Evaluation(parts.get("harbor"), parts.get("html")).run
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The command `proctor eval`, with the parts of other features; None where one is missing."""
+
+    harbor: HarborTasks | None
+    write_report: WriteReport | None
+
+    def run(
+        self,
+        file: Annotated[
+            Path | None,
+            typer.Argument(
+                help="JSON lines or a JSON array, plain or .gz; for harbor a folder of tasks."
+            ),
+        ] = None,
+        form: Annotated[Form | None, typer.Option("--format", help="What the rows are.")] = None,
+        dataset: Dataset = None,
+        split: Split = None,
+        completions: Annotated[
+            Path | None,
+            typer.Option(help="Rows of {task_id, completion}; default: the references."),
+        ] = None,
+        url: Url = None,
+        limit: Annotated[int | None, typer.Option(min=1, help="Only the first tasks.")] = None,
+        extract: Annotated[
+            wire.ExtractName | None,
+            typer.Option(help="How code is taken out; default: none for references, else auto."),
+        ] = None,
+        job: Annotated[
+            str, typer.Option(help="The name by which the service shares itself.")
+        ] = "eval",
+        output: Annotated[
+            Path | None, typer.Option(help="Write each result here, a JSON line as it comes.")
+        ] = None,
+        json_path: Annotated[
+            Path | None, typer.Option("--json", help="Write a report with all figures here.")
+        ] = None,
+        html_path: Annotated[
+            Path | None, typer.Option("--html", help="Write a report for a browser here.")
+        ] = None,
+        show: Annotated[int, typer.Option(min=0, help="List this many failures at most.")] = 20,
+        empty: Annotated[
+            bool, typer.Option("--empty", help="For harbor: judge untouched sandboxes.")
+        ] = False,
+        allow_degraded: AllowDegraded = False,
+    ) -> None:
+        """Judge the problems of a file or of a data set: completions, or the reference solutions.
+
+        With --format harbor, run the solution/solve.sh of each task, and then its verifier.
+
+        Status 0: all passed. 1: some failed. 2: some or all could not be judged.
+        """
+        with friendly(), client_errors(), ExitStack() as stack:
+            console = aside()
+            problems: Problems
+            if form == "harbor":
+                if dataset or completions is not None or extract is not None:
+                    raise Trouble(
+                        "--dataset, --completions and --extract are for files of problems"
+                    )
+                if file is None or self.harbor is None:
+                    raise Trouble("harbor needs a folder of tasks")
+                name, problems = file.name, self.harbor(file, limit, empty)
+            else:
+                name, form, tasks = problems_of(file, dataset, form, split, limit, console)
+                # A reference is code already.
+                mode = extract or ("none" if completions is None and form != "jsonl" else "auto")
+                problems = Completions(_attempts(tasks, completions), mode)
+            ids = problems.ids
+            for path in (json_path, html_path):
+                if path is not None and not path.absolute().parent.is_dir():
+                    raise Trouble(f"{path}: its folder does not exist")
+            sink = stack.enter_context(_open(output)) if output else None
+            client = stack.enter_context(
+                connected(url, console, allow_degraded=allow_degraded, prepare=problems.prepare)
+            )
+            started = time.monotonic()
+            summary = _follow(problems.results(client, job), ids, sink, console)
+            seconds = time.monotonic() - started
+            summary.show(screen(), seconds, show)
+            body = {"dataset": name, "format": form, "seconds": seconds, **summary.scores.report()}
+            if json_path is not None:
+                write_json(json_path, body)
+            if html_path is not None and self.write_report is not None:
+                names = ("task", "verdict", "message")
+                rows = [dict(zip(names, row, strict=True)) for row in _rows(summary.unsound)]
+                self.write_report(body, rows, html_path)
+            if summary.scores.errors:
+                raise typer.Exit(TROUBLE)
+            if summary.scores.failed:
+                raise typer.Exit(UNSOUND)
+
+
+def _attempts(tasks: list[Task], completions: Path | None) -> list[Attempt]:
+    """Return the completions of a file, or else the references. Raises Trouble."""
     if completions is not None:
         return attempts(load_completions(completions, tasks))
-    return attempts([(task, _reference(task)) for task in tasks])
-
-
-def _reference(task: Task) -> str | list[dict[str, object]]:
-    if task.reference is None:
-        raise Trouble(f"{task.place}: no reference solution; give --completions")
-    return task.reference
-
-
-def _extract(form: Format, items: Sequence[Attempt], *, given: bool) -> wire.Extract:
-    """Return the default extraction mode: a reference is already code."""
-    return "auto" if given or form == "jsonl" else "none"
+    for task in tasks:
+        if task.reference is None:
+            raise Trouble(f"{task.place}: no reference solution; give --completions")
+    return attempts([(task, task.reference) for task in tasks if task.reference is not None])
 
 
 def _open(path: Path) -> IO[str]:
@@ -201,20 +247,6 @@ def _follow(
                 sink.write(_record(attempt, result) + "\n")
                 sink.flush()
     return summary
-
-
-def _write_reports(
-    summary: Summary, about: dict[str, Any], json_path: Path | None, html_path: Path | None
-) -> None:
-    body = about | summary.scores.report()
-    if json_path is not None:
-        write_json(json_path, body)
-    if html_path is not None:
-        unsound = [
-            {"task": task, "verdict": verdict, "message": text}
-            for task, verdict, text in _rows(summary.unsound)
-        ]
-        write_eval_html(body, unsound, html_path)
 
 
 def _rows(pairs: list[tuple[Attempt, wire.Result]]) -> list[tuple[str, str, str]]:

@@ -1,49 +1,31 @@
-"""Judging of many submissions: batches within the service's limits, and results as they arrive."""
+"""Attempts at problems, judged by a service; also answers that are expressions, such as CRUXEval's."""
 
 from __future__ import annotations
 
+import ast
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from proctor_client import Client, InvalidRequestError, RewardOptions, wire
-from proctor_client.tasks.task import Completion, Task
-from proctor_client.wire import long_integers
-from proctor_service.features.evaluation.answers import program_of
+from proctor_client.tasks.task import Answer, Completion, Task
+from proctor_service.cli import judging
+from proctor_service.cli.judging import Attempt
+from proctor_service.judge.extract import extract as extracted
 
-BATCH = 1000
-BATCH_CHARACTERS = 8_000_000
-DEADLINE_SECONDS = 3600.0
-_TOO_LARGE = 413
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """Completion of a task; `sample` counts the task's completions from 0."""
-
-    task: Task
-    completion: Completion
-    sample: int = 0
+_MARKED = re.compile(r"\[ANSWER\](.*?)(?:\[/ANSWER\]|\Z)", re.DOTALL)
+"""An answer between its marks, as in `[ANSWER]7[/ANSWER]`; the second mark may be missing."""
 
 
 def attempts(pairs: Sequence[tuple[Task, Completion]]) -> list[Attempt]:
     """Return an attempt for each pair, with the completions of each task numbered."""
-    seen: Counter[str] = Counter()
-    made = []
+    counts: Counter[str] = Counter()
+    found = []
     for task, completion in pairs:
-        made.append(Attempt(task, completion, seen[task.id]))
-        seen[task.id] += 1
-    return made
-
-
-def message_of(result: wire.Result) -> str:
-    """Return the message of an error, of a result, or else of its first failed test."""
-    if result.error is not None:
-        return result.error.message
-    if result.message or not result.tests.failures:
-        return result.message
-    return f"{result.tests.failures[0].test}: {result.tests.failures[0].message}"
+        found.append(Attempt(task, completion, counts[task.id]))
+        counts[task.id] += 1
+    return found
 
 
 def judged(
@@ -54,42 +36,23 @@ def judged(
     job: str,
     cache: bool = True,
 ) -> Iterator[tuple[Attempt, wire.Result]]:
-    """Yield each attempt with its result in order of completion. Raises ProctorError."""
-    options: RewardOptions = {
-        "extract": extract,
-        "job": job,
-        "deadline_seconds": DEADLINE_SECONDS,
-        "cache": cache,
-    }
-    for batch in _batches(items):
-        yield from _judged(client, batch, options)
+    """Yield each attempt with its result in order of completion; a refused one has its own error.
+
+    Raises ProctorError.
+    """
+    options: RewardOptions = {"extract": extract, "job": job, "cache": cache}
+    submissions = ((item, submission_of(item)) for item in items)
+    for item, result in judging.judged(client, submissions, options):
+        yield item, _refused(result) if isinstance(result, InvalidRequestError) else result
 
 
-def _judged(
-    client: Client, batch: Sequence[Attempt], options: RewardOptions
-) -> Iterator[tuple[Attempt, wire.Result]]:
-    """Yield the results of one request; an attempt that the service refuses has its own error."""
-    answered = False
-    try:
-        with client.reward_stream([_submission(each) for each in batch], **options) as results:
-            for result in results:
-                answered = True
-                yield batch[result.index], result
-        return
-    except InvalidRequestError as error:
-        if answered or not _is_about_items(error):
-            raise
-        if len(batch) == 1:
-            yield batch[0], _refused(error)
-            return
-    middle = len(batch) // 2
-    for half in (batch[:middle], batch[middle:]):
-        yield from _judged(client, half, options)
-
-
-def _is_about_items(error: InvalidRequestError) -> bool:
-    """Return True if the items are at fault, by their size or a field, and no option of all of them."""
-    return error.status_code == _TOO_LARGE or error.message.startswith("submissions")
+def submission_of(item: Attempt) -> dict[str, Any]:
+    """Return the submission of an attempt."""
+    task = item.task
+    fields = {"id": task.id, "group": task.id, **task.fields, "completion": item.completion}
+    if task.answer is not None:
+        fields |= {"completion": program_of(task.answer, item.completion), "extract": "none"}
+    return fields
 
 
 def _refused(error: InvalidRequestError) -> wire.Result:
@@ -99,23 +62,55 @@ def _refused(error: InvalidRequestError) -> wire.Result:
     )
 
 
-def _submission(item: Attempt) -> dict[str, Any]:
-    task = item.task
-    given = {"id": task.id, "group": task.id, **task.fields, "completion": item.completion}
-    if task.answer is not None:
-        given |= {"completion": program_of(task.answer, item.completion), "extract": "none"}
-    return given
+def program_of(answer: Answer, completion: Completion) -> str:
+    """Return a program with the function `answer`, or an empty text without an answer.
+
+    An answer may stand between [ANSWER] and [/ANSWER], in a fence, or behind or before the `==` of
+    an assert statement.
+    """
+    text = _text_of(completion)
+    marked = _MARKED.search(text)
+    text = (marked[1] if marked else extracted(text, "auto") or text).strip()
+    found = _expression(text.removeprefix("assert").strip())
+    if isinstance(found, ast.Compare) and isinstance(found.ops[0], ast.Eq):
+        found = found.left if answer.of_arguments else found.comparators[0]
+    if found is None:
+        return ""
+    if not answer.of_arguments:
+        # Only a literal is a prediction: an expression could call the function.
+        return f"def answer():\n    return {ast.unparse(found)}\n" if _is_literal(found) else ""
+    call = found
+    if not (isinstance(found, ast.Call) and ast.unparse(found.func) == answer.function):
+        call = _expression(f"{answer.function}({text})") or found
+    if not isinstance(call, ast.Call):
+        return ""
+    call.func = ast.Name("_arguments", ast.Load())
+    return (
+        f"{answer.code}\n\ndef _arguments(*args, **kwargs):\n    return args, kwargs\n\n"
+        f"def answer():\n    return {ast.unparse(ast.fix_missing_locations(call))}\n"
+    )
 
 
-def _batches(items: Sequence[Attempt]) -> Iterator[list[Attempt]]:
-    batch: list[Attempt] = []
-    room = BATCH_CHARACTERS
-    for item in items:
-        size = len(long_integers.dumps(_submission(item)))
-        if batch and (len(batch) == BATCH or size > room):
-            yield batch
-            batch, room = [], BATCH_CHARACTERS
-        batch.append(item)
-        room -= size
-    if batch:
-        yield batch
+def _expression(text: str) -> ast.expr | None:
+    try:
+        return ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return None
+
+
+def _is_literal(found: ast.expr) -> bool:
+    try:
+        ast.literal_eval(found)
+    except (ValueError, TypeError, MemoryError, RecursionError):
+        return False
+    return True
+
+
+def _text_of(completion: Completion) -> str:
+    """Return the text: for chat messages, the last message of the assistant."""
+    if isinstance(completion, str):
+        return completion
+    texts = [m.get("content") for m in completion if m.get("role") == "assistant"]
+    if not texts or not isinstance(texts[-1], str):
+        raise ValueError("the completion holds no assistant message with a text")
+    return texts[-1]

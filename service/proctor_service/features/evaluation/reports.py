@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 from proctor_client import wire
 from proctor_client.tasks.task import Task, submission_of
+from proctor_service.cli.judging import message_of
 from proctor_service.errors import InvalidTask
 from proctor_service.features.evaluation.checks import EMPTY, EQUAL
-from proctor_service.features.evaluation.judging import message_of
 from proctor_service.judge.analysis.levels import analyse
 from proctor_service.judge.control.graders import clear_expectations
 from proctor_service.judge.verdict import OBJECT_FOR_DATA

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from proctor_service.features.journal.pass_at import PASS_AT, pass_chance
+from proctor_client.tasks.pass_at import PASS_AT, pass_chance
 
 _Z = 1.959964  # 95 % of a normal distribution lie within so many standard deviations
 

@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from proctor_service.evaluate import Item, NoCode, Origin, Outcome
-from proctor_service.features.replicas.judge_processes.values import (
+from proctor_service.features.rollouts.trajectory import Plan, Trajectory
+from proctor_service.judge.submission import Judgement
+from proctor_service.processes.values import (
     Graders,
     compiler_values,
     judgement_values,
     limits_values,
 )
-from proctor_service.features.rollouts.trajectory import Plan, Trajectory
-from proctor_service.judge.submission import Judgement
 
 Record = tuple[Any, ...]
 """Kind, and values that `marshal` writes; the same content costs the same bytes everywhere."""

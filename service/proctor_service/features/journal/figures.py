@@ -17,10 +17,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, select, type_coerce
 from sqlalchemy.types import NullType
 
-from proctor_service.features.journal.counts import NO_VERDICT
-from proctor_service.features.journal.pass_at import PASS_AT, pass_chance
+from proctor_client.tasks.pass_at import PASS_AT, pass_chance
 from proctor_service.features.journal.schema import evaluations
-from proctor_service.features.journal.series import moments
+from proctor_service.features.journal.series import NO_VERDICT, moments
 
 Row = dict[str, Any]
 Columns = dict[str, tuple[Any, ...]]

@@ -25,11 +25,11 @@ from sqlalchemy.exc import (
 )
 
 from proctor_service.features.journal.address import checked
-from proctor_service.features.journal.connection import Incoming, set_up
 from proctor_service.features.journal.database import short_error
 from proctor_service.features.journal.entry import time_of
 from proctor_service.features.journal.store import PRUNED_AT_ONCE, TEXTS_PRUNED_AT_ONCE, Store
-from proctor_service.features.replicas.judge_processes.connection import NOTE, frame_of
+from proctor_service.processes.child import Incoming, set_up
+from proctor_service.processes.connection import NOTE, frame_of
 
 log = logging.getLogger(__name__)
 

@@ -20,10 +20,9 @@ from proctor_client.wire import long_integers
 from proctor_service.features.journal.database import Database
 from proctor_service.features.journal.figures import figures
 from proctor_service.features.journal.filters import Filter, fitting, newest, of_tenant
-from proctor_service.features.journal.rows import clean
+from proctor_service.features.journal.rows import clean, unpacked
 from proctor_service.features.journal.schema import evaluations, jobs, rollouts, texts
 from proctor_service.features.journal.series import By, finished, series
-from proctor_service.features.journal.texts import unpacked
 
 Row = dict[str, Any]
 MOST_LISTED = 500
@@ -80,10 +79,9 @@ class Reader:
     def evaluation(self, tenant: str | None, id_: str) -> Row | None:
         """Return one evaluation with all that was recorded, or None.
 
-        Its JSON is not parsed, since submissions choose its size: `grader_json`, `files_json`,
-        `output_json`, `failures_json` and `prompt_json` are texts of `json_texts.py`, None where none
-        were recorded.
-        `conditions` are small. `completion_text` and `source` are texts as they were judged.
+        `grader_json`, `files_json`, `output_json`, `failures_json` and `prompt_json` are JSON texts
+        (`parsed`), None where none were recorded. `completion_text` and `source` are texts as they
+        were judged.
         """
         query = select(evaluations).where(evaluations.c.id == clean(id_), *of_tenant(tenant))
 
@@ -132,7 +130,7 @@ class Reader:
     def rollout(self, tenant: str | None, id_: str) -> Row | None:
         """Return one rollout with its evaluations, or None.
 
-        `conversation_json` is a text of `json_texts.py`, or None if none was recorded: an object with
+        `conversation_json` is a JSON text, or None if none was recorded: an object with
         `messages_and_choices`, `tools` and `error_message`.
         """
         return self._database.ask(partial(_rollout, tenant, clean(id_)), None)
@@ -183,10 +181,7 @@ class Reader:
 
 
 def parsed(row: Row) -> Row:
-    """Return the row of an evaluation or rollout with values in place of its JSON texts.
-
-    This may take long: it is for commands, which have the interpreter for themselves.
-    """
+    """Return the row of an evaluation or rollout with values in place of its JSON texts."""
     return {
         name.removesuffix("_json"): _loaded(value) if name.endswith("_json") else value
         for name, value in row.items()

@@ -21,12 +21,12 @@ from typing import Protocol
 
 from proctor_service.evaluate import Evaluate, Item, Outcome
 from proctor_service.features.journal.address import checked, is_plain_file
-from proctor_service.features.journal.connection import Child
 from proctor_service.features.journal.entry import Entries, Record
-from proctor_service.features.replicas.judge_processes.connection import NOTE, Connection, Message
 from proctor_service.features.rollouts.agent import Play
 from proctor_service.features.rollouts.policy import Ask
 from proctor_service.features.rollouts.trajectory import Plan, Trajectory
+from proctor_service.processes.child import Child
+from proctor_service.processes.connection import NOTE, Connection, Message
 
 log = logging.getLogger(__name__)
 

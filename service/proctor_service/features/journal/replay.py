@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
-from proctor_service.errors import NotReplayable
-from proctor_service.features.journal.json_texts import encoded_text, joined, member
+from proctor_client.wire import long_integers
 
 REPLAY_JOB = "replay"
 """Job of all replays: they take turns with the tenant's training, and count in no job's figures."""
@@ -30,37 +28,23 @@ def why_not(row: Mapping[str, Any]) -> str | None:
 
 
 def submission_of(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the submission, in the form of the wire, that was judged in an evaluation (`parsed`)."""
+    """Return the submission, in the form of the wire, that was judged in an evaluation (`parsed`).
+
+    A record from before a version lacks the later conditions.
+    """
+    conditions = row["conditions"]
     return {
         "completion": row["source"],
         "grader": row["grader"],
-        **_conditions(row),
+        **{name: conditions[name] for name in _CONDITIONS if name in conditions},
         "files": row["files"],
     }
 
 
 def request_json(row: Mapping[str, Any]) -> bytes:
-    """Return the body of POST /reward that judges the same code again, under the same conditions.
-
-    Nothing in it is parsed. Raises NotReplayable.
-    """
-    reason = why_not(row)
-    if reason is not None:
-        raise NotReplayable(f"evaluation {row['id']} cannot be judged again: {reason}")
-    submission = joined(
-        _dumped(_conditions(row)),
-        member("completion", encoded_text(row["source"], _dumped)),
-        member("grader", row["grader_json"].encode()),
-        member("files", row["files_json"].encode()),
-    )
-    how = {"extract": "none", "job": REPLAY_JOB, "cache": False}
-    return joined(_dumped(how), member("submissions", b"[" + submission + b"]"))
-
-
-def _conditions(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the conditions of a submission; a record from before a version lacks the later ones."""
-    return {name: row["conditions"][name] for name in _CONDITIONS if name in row["conditions"]}
-
-
-def _dumped(value: object) -> bytes:
-    return json.dumps(value).encode()
+    """Return the body of POST /reward that judges an evaluation (`parsed`) under the same conditions."""
+    submissions = [submission_of(row)]
+    request = {
+        "extract": "none", "job": REPLAY_JOB, "cache": False, "submissions": submissions,
+    }  # fmt: skip
+    return long_integers.dumps(request).encode()

@@ -1,4 +1,4 @@
-"""Rows of the journal's tables for records, and texts as a database takes them."""
+"""Rows of the journal's tables for records, and texts in the form of the database: once, and compressed."""
 
 from __future__ import annotations
 
@@ -8,36 +8,59 @@ import marshal
 import math
 import re
 import time
+import zlib
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
-from proctor_client.wire import MAX_FAILURES
+from proctor_client.wire import MAX_FAILURES, long_integers
 from proctor_service.features.journal.entry import EVALUATION, Record
-from proctor_service.features.journal.json_texts import dump
-from proctor_service.features.journal.texts import Texts, packed
+from proctor_service.sandbox.interface import Limits, Usage
 
 TEXT_AGE_SECONDS = 60.0
 """The time of a text's last use is stored in steps of this: for so long a text may outlive its records,
 which a journal at its bound has no room for."""
 MOST_WORDS_CHARACTERS = 200_000
 MOST_NAME_CHARACTERS = 200
+_HEAD = (
+    "id", "at", "tenant", "job", "step", "task", "submission_id", "rollout_id", "tags", "verdict",
+    "reward", "error", "cache", "queue_seconds", "seconds", "graded_sandbox_id", "trace_id",
+    "completion_characters", "grader_kind",
+)  # fmt: skip
+_ROLLOUT_HEAD = (
+    "id", "at", "tenant", "job", "step", "task", "tags", "verdict", "reward", "error", "metrics",
+    "sandbox_id",
+)  # fmt: skip
+"""Names of the values in records of `entry.py`."""
 _JUDGEMENT = (
     "verdict", "passed", "total", "message", "stdout", "stderr", "truncated", "exit_code",
     "integrity", "level", "signals", "negative_control", "sandbox_id", "unreported",
     "verifier_reward", "failures", "usage",
 )  # fmt: skip
-_LIMITS = (
-    "cpu_seconds", "wall_seconds", "memory_mb", "output_kb", "processes", "disk_mb", "network",
-    "total_cpu_seconds", "total_wall_seconds",
+"""Names of the values that `processes/values.py` makes of a judgement."""
+_OF_JUDGEMENT = (
+    "passed", "total", "level", "integrity", "negative_control", "exit_code", "truncated", "sandbox_id",
 )  # fmt: skip
-"""Names of the values that `workers.values` makes of a judgement and of limits."""
+_OF_USAGE = (
+    "cpu_seconds", "wall_seconds", "peak_memory_mb", "compile_seconds", "control_seconds",
+)  # fmt: skip
+_OF_TEXTS = (
+    "completion", "source", "source_begin", "source_end", "grader", "files", "conditions", "output",
+    "failures", "prompt",
+)  # fmt: skip
+_CONDITIONS = (
+    "limits", "scoring", "language", "with_state", "environment", "negative_control", "compiler",
+)  # fmt: skip
+LEAST_COMPRESSED = 120
+MOST_KNOWN = 50_000
+_COMPACT = json.JSONEncoder(separators=(",", ":"))
 _SEPARATORS = re.compile(r"[^\w\x00-\x7f]+")
 
 
 class Batch:
     """Rows of the tables for some records."""
 
-    def __init__(self, version: str, known: Texts) -> None:
+    def __init__(self, version: str, known: KnownTexts) -> None:
         self.evaluations: list[dict[str, Any]] = []
         self.rollouts: list[dict[str, Any]] = []
         self.labels: list[tuple[str, str, str, str]] = []
@@ -62,166 +85,92 @@ class Batch:
             self._add_rollout(*record[1:])
 
     def _add_evaluation(
-        self, head: Sequence[Any], judged: Sequence[Any], said: Sequence[Any] | None, given: Any
+        self,
+        head: Sequence[Any],
+        judgement_values: Sequence[Any],
+        texts: Sequence[Any] | None,
+        submission: Sequence[Any] | None,
     ) -> None:
-        (
-            id_, at, tenant, job, step, task, submission_id, rollout_id, tags, verdict, reward, error,
-            cache, queue_seconds, seconds, graded, traceparent, characters, kind,
-        ) = head  # fmt: skip
-        judgement = dict(zip(_JUDGEMENT, judged, strict=True))
-        cpu_seconds, wall_seconds, peak_memory_mb, _, _, *others = judgement["usage"]
-        compile_seconds, control_seconds = others
-        signals = judgement["signals"]
-        row: dict[str, Any] = {
-            "id": id_,
-            "at": at,
-            "tenant": clean(tenant),
-            "job": clean(job),
-            "step": step,
-            "task": short_name(task),
-            "submission_id": short_name(submission_id),
-            "rollout_id": rollout_id,
+        judgement = dict(zip(_JUDGEMENT, judgement_values, strict=True))
+        usage = dict(zip(Usage.__slots__, judgement["usage"], strict=True))
+        row = dict(zip(_HEAD, head, strict=True))
+        tags, signals = row["tags"], judgement["signals"]
+        row |= {
+            "tenant": clean(row["tenant"]),
+            "job": clean(row["job"]),
+            "task": short_name(row["task"]),
+            "submission_id": short_name(row["submission_id"]),
             "tags": self._list(tags),
-            "verdict": verdict,
-            "reward": reward,
-            "error": error,
-            "passed": judgement["passed"],
-            "total": judgement["total"],
-            "level": judgement["level"],
-            "integrity": judgement["integrity"],
             "signals": self._list(signals),
-            "negative_control": judgement["negative_control"],
-            "exit_code": judgement["exit_code"],
-            "cache": cache,
-            "cpu_seconds": cpu_seconds,
-            "wall_seconds": wall_seconds,
-            "queue_seconds": queue_seconds,
-            "seconds": seconds,
-            "peak_memory_mb": peak_memory_mb,
-            "compile_seconds": compile_seconds,
-            "control_seconds": control_seconds,
-            "sandbox_id": judgement["sandbox_id"],
-            "graded_sandbox_id": graded,
-            "trace_id": traceparent[3:35] or None,
+            "trace_id": row["trace_id"][3:35] or None,  # of a W3C traceparent
+            **{name: judgement[name] for name in _OF_JUDGEMENT},
+            **{name: usage[name] for name in _OF_USAGE},
+            **dict.fromkeys(_OF_TEXTS),
             "version": self._version,
-            "grader_kind": kind,
-            "completion_characters": characters,
-            "truncated": judgement["truncated"],
-            "completion": None,
-            "source": None,
-            "source_begin": None,
-            "source_end": None,
-            "grader": None,
-            "files": None,
-            "conditions": None,
-            "output": None,
-            "failures": None,
-            "prompt": None,
-            "with_texts": said is not None,
+            "with_texts": texts is not None,
         }
-        if said is not None:
-            self._add_texts(row, judgement, said, given)
+        if texts is not None:
+            self._add_texts(row, judgement, texts, submission)
         self.evaluations.append(row)
-        for kind_, names in (("tag", tags), ("signal", signals)):
+        for kind, names in (("tag", tags), ("signal", signals)):
             for name in dict.fromkeys(names):
-                self.labels.append((id_, row["tenant"], kind_, clean(name)))
+                self.labels.append((row["id"], row["tenant"], kind, clean(name)))
 
     def _add_texts(
-        self, row: dict[str, Any], judgement: Mapping[str, Any], said: Sequence[Any], given: Any
+        self,
+        row: dict[str, Any],
+        judgement: Mapping[str, Any],
+        texts: Sequence[Any],
+        submission: Sequence[Any] | None,
     ) -> None:
-        completion, extract, failure, prompt = said
-        row["output"] = self._output(
-            judgement["message"] or failure, judgement["stdout"], judgement["stderr"]
-        )
-        row["failures"] = self._failures(judgement["failures"][:MAX_FAILURES])
+        completion, extract, failure, prompt = texts
+        output = {name: judgement[name] for name in ("message", "stdout", "stderr")}
+        output["message"] = output["message"] or failure
+        if any(output.values()):
+            row["output"] = self._keep_once(("output", *output.values()), lambda: output)
+        if failures := judgement["failures"][:MAX_FAILURES]:
+            names = ("index", "test", "message")
+            row["failures"] = self._keep_once(
+                ("failures", *failures),
+                lambda: [dict(zip(names, each, strict=True)) for each in failures],
+            )
         if prompt:
             row["prompt"] = self._keep_once(("prompt", prompt), lambda: json.loads(prompt))
-        if given is None:
-            row["completion"] = self._keep(completion)
-            shown = completion
-        else:
-            (
-                source, grader, limits, scoring, language, files, with_state, environment,
-                negative_control, compiler,
-            ) = given  # fmt: skip
+        shown = completion
+        if submission is not None:
+            source, grader, limits, scoring, language, files, *others = submission
             shown = completion or source
             row["source_begin"] = shown.find(source)
             row["source_end"] = row["source_begin"] + len(source)
-            row["completion"] = self._keep(shown)
             if row["source_begin"] < 0:  # the extraction changed it
                 row["source"] = self._keep(source)
             row["grader"] = self._keep_once(grader, lambda: _grader(grader))
             if files:
                 row["files"] = self._keep(dump(files))
+            conditions = dict(zip(_CONDITIONS, (limits, scoring, language, *others), strict=True))
+            conditions["extract"] = extract
             row["conditions"] = self._keep_once(
-                (
-                    language,
-                    limits,
-                    scoring,
-                    str(extract),
-                    with_state,
-                    environment,
-                    negative_control,
-                    repr(compiler),
-                ),
-                lambda: {
-                    "language": language,
-                    "limits": dict(zip(_LIMITS, limits, strict=True)),
-                    "scoring": scoring,
-                    "extract": extract,
-                    "with_state": with_state,
-                    "environment": environment,
-                    "negative_control": negative_control,
-                    **({} if compiler is None else {"compiler": compiler}),
-                },
+                ("conditions", repr(conditions)), lambda: _conditions(conditions)
             )
+        row["completion"] = self._keep(shown)
         row["completion_characters"] = len(shown)
         if words := words_of(shown):
             self.words.append((row["id"], words))
 
-    def _output(self, message: str, stdout: str, stderr: str) -> bytes | None:
-        if not (message or stdout or stderr):
-            return None
-        return self._keep_once(
-            ("output", message, stdout, stderr),
-            lambda: {"message": message, "stdout": stdout, "stderr": stderr},
-        )
-
-    def _failures(self, failures: Sequence[tuple[int, str, str]]) -> bytes | None:
-        if not failures:
-            return None
-        return self._keep_once(
-            ("failures", *failures),
-            lambda: [
-                {"index": index, "test": test, "message": message}
-                for index, test, message in failures
-            ],
-        )
-
     def _add_rollout(self, head: Sequence[Any], conversation: Mapping[str, Any] | None) -> None:
-        (
-            id_, at, tenant, job, step, task, tags, verdict, reward, error, metrics, sandbox_id,
-        ) = head  # fmt: skip
-        self.rollouts.append(
-            {
-                "id": id_,
-                "at": at,
-                "tenant": clean(tenant),
-                "job": clean(job),
-                "step": step,
-                "task": short_name(task),
-                "tags": self._list(tags),
-                "verdict": verdict,
-                "reward": reward,
-                "error": error,
-                "metrics": dump(metrics),
-                "sandbox_id": sandbox_id,
-                "version": self._version,
-                "conversation": None
-                if conversation is None
-                else self._keep(_conversation(conversation)),
-            }
-        )
+        row = dict(zip(_ROLLOUT_HEAD, head, strict=True))
+        row |= {
+            "tenant": clean(row["tenant"]),
+            "job": clean(row["job"]),
+            "task": short_name(row["task"]),
+            "tags": self._list(row["tags"]),
+            "metrics": dump(row["metrics"]),
+            "version": self._version,
+            "conversation": None,
+        }
+        if conversation is not None:
+            row["conversation"] = self._keep(_conversation(conversation))
+        self.rollouts.append(row)
 
     def _list(self, names: Sequence[str]) -> str:
         """Return the JSON list of names; most records of a batch have the same."""
@@ -245,6 +194,11 @@ class Batch:
             row = {"digest": digest, "packed": packed(content), "used_at": self._used_at}
             self._texts[digest] = row
         return digest
+
+
+def dump(value: object) -> str:
+    """Return the JSON text of a value, as the journal stores it: in ASCII, also NaN and infinities."""
+    return long_integers.dumps(value, _COMPACT)
 
 
 def words_of(value: str) -> str:
@@ -274,12 +228,54 @@ def short_name(value: str | None) -> Any:
     return f"{name[: MOST_NAME_CHARACTERS - 20]}... {digest}"
 
 
-def _conversation(said: Mapping[str, Any]) -> str:
+def _conversation(conversation: Mapping[str, Any]) -> str:
     """Return the JSON of a conversation whose messages and choices are encoded."""
-    decoded = [json.loads(each) for each in said["messages_and_choices"]]
-    return dump({**said, "messages_and_choices": decoded})
+    decoded = [json.loads(each) for each in conversation["messages_and_choices"]]
+    return dump({**conversation, "messages_and_choices": decoded})
+
+
+def _conditions(conditions: dict[str, Any]) -> dict[str, Any]:
+    """Return the conditions of a submission with names for its limits; those of a compiler if it has any."""
+    found = {**conditions, "limits": dict(zip(Limits.__slots__, conditions["limits"], strict=True))}
+    if found["compiler"] is None:
+        del found["compiler"]
+    return found
 
 
 def _grader(encoded: bytes) -> dict[str, Any]:
     kind, fields = marshal.loads(encoded)
     return {**fields, "kind": kind}
+
+
+def packed(value: bytes) -> bytes:
+    """Return the bytes, compressed if that may be worth it; the first byte says which."""
+    if len(value) < LEAST_COMPRESSED:
+        return b"0" + value
+    return b"1" + zlib.compress(value, 1)
+
+
+def unpacked(value: bytes) -> bytes:
+    """Return the bytes of `packed`."""
+    return value[1:] if value[:1] == b"0" else zlib.decompress(value[1:])
+
+
+class KnownTexts:
+    """Digests of the texts that were written lately, with the time of use that is stored."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[bytes, float] = OrderedDict()
+
+    def has(self, digest: bytes, used_at: float) -> bool:
+        """Return True if the text is stored with this time of use; note it if not."""
+        if self._known.get(digest) == used_at:
+            self._known.move_to_end(digest)
+            return True
+        self._known[digest] = used_at
+        self._known.move_to_end(digest)
+        while len(self._known) > MOST_KNOWN:
+            self._known.popitem(last=False)
+        return False
+
+    def forget(self) -> None:
+        """Forget all texts."""
+        self._known.clear()

@@ -18,20 +18,20 @@ from sqlalchemy import (
     bindparam,
     delete,
     func,
+    inspect,
     select,
     text,
 )
 from sqlalchemy.engine import URL
 
-from proctor_service.features.journal.counts import COUNTED, Changes
 from proctor_service.features.journal.database import connect
 from proctor_service.features.journal.entry import Record
-from proctor_service.features.journal.rows import Batch, clean, words_of
+from proctor_service.features.journal.rows import Batch, KnownTexts, clean, unpacked, words_of
 from proctor_service.features.journal.schema import evaluations, labels, metadata, rollouts, texts
-from proctor_service.features.journal.texts import Texts, unpacked
+from proctor_service.features.journal.series import COUNTED, Changes
 
 Row = dict[str, Any]
-MIGRATIONS = "proctor_service:journal/migrations"
+MIGRATIONS = "proctor_service:features/journal/migrations"
 PRUNED_AT_ONCE = 1000
 """More records than are written together: a journal gets below its bound while records come."""
 TEXTS_PRUNED_AT_ONCE = 4000
@@ -59,7 +59,7 @@ class Store:
         self._version = version
         self._with_words = with_words
         self._is_sqlite = url.get_backend_name() == "sqlite"
-        self._known = Texts()
+        self._known = KnownTexts()
         self._last_size_bytes = 0
 
     def open(self) -> None:
@@ -74,7 +74,11 @@ class Store:
             lock = "BEGIN IMMEDIATE" if self._is_sqlite else "SELECT pg_advisory_xact_lock(7766001)"
             connection.execute(text(lock))
             config.attributes["connection"] = connection
-            command.upgrade(config, "head")
+            if inspect(connection).has_table("alembic_version"):
+                command.upgrade(config, "head")
+            else:
+                metadata.create_all(connection)
+                command.stamp(config, "head")
 
     def close(self) -> None:
         """Close all connections."""

@@ -28,7 +28,6 @@ from proctor_client.wire import (
 )
 from proctor_service.errors import Failure, InvalidRequest, JudgeFailed
 from proctor_service.features.environments.harbor_request import check_agent, check_verifier
-from proctor_service.features.journal.json_texts import joined, member
 from proctor_service.features.rollouts.addresses import check_url
 from proctor_service.features.rollouts.agent import Play
 from proctor_service.features.rollouts.custom_tools import check_tools
@@ -38,7 +37,7 @@ from proctor_service.features.rollouts.reply import clean
 from proctor_service.features.rollouts.trajectory import JsonObject, Plan, Task, Trajectory
 from proctor_service.http.body import parse_body, read_body
 from proctor_service.http.jobs import Job, Work
-from proctor_service.http.json_encoding import encode
+from proctor_service.http.json_encoding import encode, joined, member
 from proctor_service.http.responses import NDJSON, AnswerFormat, Line, job_response
 from proctor_service.judge.assemble import Around
 from proctor_service.judge.submission import test_count

@@ -6,6 +6,8 @@ import hashlib
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from proctor_client import Client, Sandbox, SandboxTimeoutError, wire
@@ -13,9 +15,9 @@ from proctor_client.harbor import HarborTask, HarborTaskError, files_of, read_ta
 from proctor_client.tasks.task import Task
 from proctor_service.cli.console import aside
 from proctor_service.cli.failures import Trouble, settings_from
+from proctor_service.cli.judging import Attempt
 from proctor_service.errors import StartError
 from proctor_service.features.environments.cli.harbor_images import build_images
-from proctor_service.features.evaluation.judging import Attempt
 
 AGENT_SECONDS = 600.0
 """Time of a reference solution whose task sets none."""
@@ -24,6 +26,36 @@ _SOLVE = (
     "mkdir -p /logs/agent /logs/verifier /logs/artifacts; chmod -R 755 /solution; "
     "exec /solution/solve.sh"
 )
+
+
+@dataclass(frozen=True)
+class HarborTasks:
+    """Tasks of a folder, as `proctor eval` judges them; at most `limit`.
+
+    `empty`: nothing is run before the verifier. Raises Trouble for a task without a reference solution.
+    """
+
+    folder: Path
+    limit: int | None
+    empty: bool
+
+    @cached_property
+    def tasks(self) -> Sequence[HarborTask]:
+        """The tasks."""
+        return load(self.folder, self.limit, empty=self.empty)
+
+    @property
+    def ids(self) -> list[str]:
+        """Ids of the tasks, in their order."""
+        return [each.id for each in self.tasks]
+
+    def prepare(self) -> Mapping[str, str]:
+        """Build the environments for a service of the command; return its variables."""
+        return own_environments(self.tasks)
+
+    def results(self, client: Client, job: str) -> Iterator[tuple[Attempt, wire.Result]]:
+        """Yield each task with its result in order of completion. Raises Trouble and ProctorError."""
+        return evaluated(client, self.tasks, job=job, empty=self.empty)
 
 
 def load(folder: Path, limit: int | None, *, empty: bool) -> list[HarborTask]:

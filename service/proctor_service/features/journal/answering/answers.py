@@ -1,21 +1,24 @@
-"""JSON answers about the journal, made in the process that reads it (`process.py`).
+"""Answers about the journal, made in the process that reads it (`process.py`): JSON, and bodies of pages.
 
-Texts and JSON of submissions may be tens of megabytes. Stored JSON goes into an answer as it is, and
-texts are encoded in parts, so that no thread keeps the interpreter from the others for long.
+Texts and JSON of submissions may be tens of megabytes, so that a page shows only the shorter ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from functools import partial
+from typing import Any, get_args
 
 from pydantic_core import from_json
 
-from proctor_service.errors import NotFound
+from proctor_client import wire
+from proctor_client.wire import long_integers
+from proctor_service.errors import NotFound, NotReplayable
+from proctor_service.features.journal.answering.questions import TEXTS
 from proctor_service.features.journal.filters import Filter
-from proctor_service.features.journal.json_texts import encoded_text, for_answer, joined, member
-from proctor_service.features.journal.reading import Page, Reader, Row
+from proctor_service.features.journal.pages.render import Templates
+from proctor_service.features.journal.reading import Page, Reader, Row, parsed
 from proctor_service.features.journal.replay import request_json, why_not
 from proctor_service.features.journal.series import By
 from proctor_service.http.json_encoding import encode
@@ -42,8 +45,15 @@ _COMPARED_BESIDE = (
     *_COMPARED, "integrity", "level", "negative_control", "exit_code", "version",
 )  # fmt: skip
 _NO_OUTPUT = {"message": None, "stdout": None, "stderr": None, "error_message": None}
+_EMPTY_OUTPUT = {"message": "", "stdout": "", "stderr": ""}
 _NO_CONVERSATION = {"messages_and_choices": None, "tools": None, "error_message": None}
-_MESSAGE, _ERROR_MESSAGE = b'{"message":', b'{"error_message":'
+_USAGE = (
+    "cpu_seconds", "wall_seconds", "queue_seconds", "peak_memory_mb", "compile_seconds",
+    "control_seconds",
+)  # fmt: skip
+FILTERS = ("job", "step", "task", "tag", "signal", "verdict", "error", "reward", "text")
+SHORT_CHARACTERS = 1_000_000
+_JSON = ("grader", "files", "output", "failures", "prompt")
 
 
 def found_page(reader: Reader, tenant: str, query: Query) -> Page:
@@ -78,25 +88,24 @@ def page(reader: Reader, tenant: str, query: Query) -> bytes:
 
 def detail(reader: Reader, tenant: str, id_: str) -> bytes:
     """Return the answer of GET /evaluations/{id}. Raises NotFound."""
-    row = evaluation_row(reader, tenant, id_)
+    stored = evaluation_row(reader, tenant, id_)
+    row = parsed(stored)
     conditions = row["conditions"] or {}
-    small = {
-        **_evaluation(row),
-        **{name: conditions.get(name) for name in _CONDITIONS},
-        "replayable": why_not(row) is None,
-        "source_begin": row["source_begin"],
-        "truncated": row["truncated"] if row["with_texts"] else None,
-    }
-    del small["tests"]
-    return joined(
-        encode(small),
-        member("tests", _tests(row)),
-        member("completion", _text(row["completion_text"])),
-        member("source", _text(row["source"])),
-        member("grader", _json(row["grader_json"], "null")),
-        member("files", _json(row["files_json"], "{}")),
-        member("prompt", _json(row["prompt_json"], "null")),
-        *_output(row),
+    return encode(
+        {
+            **_evaluation(row),
+            **{name: conditions.get(name) for name in _CONDITIONS},
+            "replayable": why_not(stored) is None,
+            "source_begin": row["source_begin"],
+            "truncated": row["truncated"] if row["with_texts"] else None,
+            "tests": _tests(row),
+            "completion": row["completion_text"],
+            "source": row["source"],
+            "grader": row["grader"],
+            "files": row["files"] or {},
+            "prompt": row["prompt"],
+            **_output(row),
+        }
     )
 
 
@@ -105,7 +114,11 @@ def replay_request(reader: Reader, tenant: str, id_: str) -> bytes:
 
     Raises NotFound and NotReplayable.
     """
-    return request_json(evaluation_row(reader, tenant, id_))
+    row = evaluation_row(reader, tenant, id_)
+    reason = why_not(row)
+    if reason is not None:
+        raise NotReplayable(f"evaluation {row['id']} cannot be judged again: {reason}")
+    return request_json(parsed(row))
 
 
 def compared(reader: Reader, tenant: str, id_: str, line: bytes, version: str) -> bytes:
@@ -113,38 +126,34 @@ def compared(reader: Reader, tenant: str, id_: str, line: bytes, version: str) -
 
     `line`: the result of the replay, by the service of this version.
     """
-    row = evaluation_row(reader, tenant, id_)
+    row = parsed(evaluation_row(reader, tenant, id_))
     result = from_json(line)
     replayed = {name: result[name] for name in _JUDGED_AS_ANSWERED}
     replayed |= {"error": None, "version": version}
     error = result["error"]
     if error is not None:
         replayed |= {"error": error["reason"], "message": error["message"]}
-    small = {name: row[name] for name in _COMPARED_BESIDE}
-    judged = joined(
-        encode({**small, "hack_signals": row["signals"]}),
-        member("tests", _tests(row)),
-        _json(row["output_json"], '{"message":"","stdout":"","stderr":""}'),
-    )
+    recorded = {
+        **{name: row[name] for name in _COMPARED_BESIDE},
+        "hack_signals": row["signals"],
+        "tests": _tests(row),
+        **(row["output"] or _EMPTY_OUTPUT),
+    }
     same = all(row[name] == replayed[name] for name in _COMPARED)
-    return joined(
-        encode({"id": row["id"], "same": same}),
-        member("recorded", judged),
-        member("replayed", encode(replayed)),
-    )
+    return encode({"id": row["id"], "same": same, "recorded": recorded, "replayed": replayed})
 
 
 def rollout(reader: Reader, tenant: str, id_: str) -> bytes:
     """Return the answer of GET /rollouts/{id}. Raises NotFound."""
-    row = rollout_row(reader, tenant, id_)
-    small = {
-        **{name: row[name] for name in _ROLLOUT_AS_RECORDED},
-        "at": _time(row["at"]),
-        "evaluations": [_evaluation(each) for each in row["evaluations"]],
-    }
-    conversation = row["conversation_json"]
-    said = encode(_NO_CONVERSATION) if conversation is None else _json(conversation, "{}")
-    return joined(encode(small), said)
+    row = parsed(rollout_row(reader, tenant, id_))
+    return encode(
+        {
+            **{name: row[name] for name in _ROLLOUT_AS_RECORDED},
+            "at": _time(row["at"]),
+            "evaluations": [_evaluation(each) for each in row["evaluations"]],
+            **(row["conversation"] or _NO_CONVERSATION),
+        }
+    )
 
 
 def jobs(reader: Reader, tenant: str) -> bytes:
@@ -168,54 +177,123 @@ def series(reader: Reader, tenant: str, job: str, by: By) -> bytes:
     return encode({**found, "series": points})
 
 
+class Views:
+    """Bodies of pages with one tenant's records."""
+
+    def __init__(self, reader: Reader, templates: Templates) -> None:
+        self._reader = reader
+        self._templates = templates
+
+    def jobs_page(self, tenant: str) -> str:
+        """Return the list of jobs."""
+        return self._templates.html("jobs.html", jobs=self._reader.jobs(tenant))
+
+    def job_page(self, tenant: str, job: str) -> str:
+        """Return the figures and charts of a job. Raises NotFound."""
+        found = self._reader.job_page(tenant, job)
+        if found is None:
+            raise NotFound("the journal has no evaluation of this job")
+        return self._templates.html(
+            "job.html",
+            found={"job": job, **found["figures"]},
+            steps=found["series"],
+            times=found["times"],
+            links=True,
+        )
+
+    def evaluations_page(self, tenant: str, query: Query, given: Mapping[str, str]) -> str:
+        """Return the evaluations that fit, with the form of the filters."""
+        page = found_page(self._reader, tenant, query)
+        filters = {name: given.get(name, "") for name in FILTERS}
+        active = {name: value for name, value in filters.items() if value.strip()}
+        return self._templates.html(
+            "evaluations.html",
+            rows=page.rows,
+            filters=filters,
+            active=active,
+            following=page.following,
+            is_first=query["cursor"] is None,
+            choices={"verdict": get_args(wire.Verdict), "error": get_args(wire.ErrorReason)},
+        )
+
+    def evaluation_page(self, tenant: str, id_: str, csrf: str, compared: bytes | None) -> str:
+        """Return one evaluation; `compared`: what came of judging it again. Raises NotFound."""
+        row = evaluation_row(self._reader, tenant, id_)
+        short = {name: _parsed_if_short(row[f"{name}_json"]) for name in _JSON}
+        return self._templates.html(
+            "evaluation.html",
+            row=row,
+            **short,
+            long=[name for name in _JSON if short[name] is None and row[f"{name}_json"]],
+            conditions=row["conditions"] or {},
+            why_not=why_not(row),
+            csrf=csrf,
+            compared=None if compared is None else from_json(compared),
+        )
+
+    def whole_text(self, tenant: str, id_: str, name: str) -> bytes:
+        """Return one whole text of an evaluation. Raises NotFound."""
+        row = evaluation_row(self._reader, tenant, id_)
+        found = row[TEXTS[name]]
+        if found is None:
+            raise NotFound(f"evaluation {id_!a} has no such text")
+        content: bytes = found.encode("utf-8", "surrogatepass")
+        return content
+
+    def rollout_page(self, tenant: str, id_: str) -> str:
+        """Return one rollout as a conversation. Raises NotFound."""
+        row = rollout_row(self._reader, tenant, id_)
+        return self._templates.html(
+            "rollout.html", row=row, conversation=_parsed_if_short(row["conversation_json"])
+        )
+
+
+def questions(reader: Reader) -> Mapping[str, Callable[..., bytes | str]]:
+    """Return all questions by name. An answer in JSON is bytes, and the body of a page is text."""
+    views = Views(reader, Templates())
+    answers = (page, detail, replay_request, compared, rollout, jobs, series)
+    pages: tuple[Callable[..., bytes | str], ...] = (
+        views.jobs_page,
+        views.job_page,
+        views.evaluations_page,
+        views.evaluation_page,
+        views.rollout_page,
+        views.whole_text,
+    )
+    return {
+        **{each.__name__: partial(each, reader) for each in answers},
+        **{each.__name__: each for each in pages},
+    }
+
+
 def _evaluation(row: Row) -> dict[str, Any]:
     """Return an evaluation as listed."""
     return {
         **{name: row[name] for name in _AS_RECORDED},
         "at": _time(row["at"]),
-        "tests": {**_counts(row), "failures": []},
+        "tests": {"passed": row["passed"], "total": row["total"], "failures": []},
         "hack_signals": row["signals"],
-        "usage": {
-            name: row[name]
-            for name in (
-                "cpu_seconds",
-                "wall_seconds",
-                "queue_seconds",
-                "peak_memory_mb",
-                "compile_seconds",
-                "control_seconds",
-            )
-        },
+        "usage": {name: row[name] for name in _USAGE},
     }
 
 
-def _counts(row: Mapping[str, Any]) -> dict[str, int]:
-    return {"passed": row["passed"], "total": row["total"]}
+def _tests(row: Row) -> dict[str, Any]:
+    return {"passed": row["passed"], "total": row["total"], "failures": row["failures"] or []}
 
 
-def _tests(row: Row) -> bytes:
-    return joined(encode(_counts(row)), member("failures", _json(row["failures_json"], "[]")))
-
-
-def _output(row: Row) -> tuple[bytes, ...]:
-    """Return objects with the message, the message of the error and the streams.
-
-    Of the first two one is empty; the journal has the other one.
-    """
-    if row["output_json"] is None:
-        return (encode(_NO_OUTPUT),)
-    output = _json(row["output_json"], "{}")
+def _output(row: Row) -> dict[str, Any]:
+    """Return the message, the message of the error and the streams; one of the messages is empty."""
+    output = row["output"]
+    if output is None:
+        return _NO_OUTPUT
     if row["error"] is None:
-        return output, member("error_message", b'""')
-    return member("message", b'""'), _ERROR_MESSAGE + output.removeprefix(_MESSAGE)
+        return {**output, "error_message": ""}
+    return {**output, "message": "", "error_message": output["message"]}
 
 
-def _json(stored: str | None, missing: str) -> bytes:
-    return (missing if stored is None else for_answer(stored)).encode()
-
-
-def _text(text: str | None) -> bytes:
-    return b"null" if text is None else encoded_text(text, encode)
+def _parsed_if_short(text: str | None) -> Any:
+    """Return the value of a stored text; None for a missing or a long one."""
+    return None if text is None or len(text) > SHORT_CHARACTERS else long_integers.loads(text)
 
 
 def _time(seconds: float) -> str:

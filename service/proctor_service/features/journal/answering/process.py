@@ -14,58 +14,29 @@ import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from proctor_service.errors import JournalDown, ProctorServiceError
 from proctor_service.features.journal.address import checked
-from proctor_service.features.journal.answering import answers
-from proctor_service.features.journal.answering.views import Views
-from proctor_service.features.journal.connection import set_up
+from proctor_service.features.journal.answering.answers import questions
 from proctor_service.features.journal.database import TooSlow, short_error
-from proctor_service.features.journal.pages.render import Templates
 from proctor_service.features.journal.reading import Reader
-from proctor_service.features.replicas.judge_processes.connection import (
+from proctor_service.http.responses import PIECE_BYTES
+from proctor_service.processes.child import set_up
+from proctor_service.processes.connection import (
     FAILED,
     HEARD,
     REPLY,
     Message,
     frame_of,
 )
-from proctor_service.http.responses import PIECE_BYTES
 
 log = logging.getLogger(__name__)
 
 THREADS = 3
 _TOO_SLOW = "the question took too long: narrow it, for example by a job and a step"
 _DOWN = "the journal's database does not answer now"
-
-
-def questions(reader: Reader) -> Mapping[str, Callable[..., bytes | str]]:
-    """Return what may be asked, by name. JSON is bytes, and the body of a page is text."""
-    views = Views(reader, Templates())
-    asked_of_reader = (
-        answers.page,
-        answers.detail,
-        answers.replay_request,
-        answers.compared,
-        answers.rollout,
-        answers.jobs,
-        answers.series,
-    )
-    asked_of_views: tuple[Callable[..., bytes | str], ...] = (
-        views.jobs_page,
-        views.job_page,
-        views.evaluations_page,
-        views.evaluation_page,
-        views.rollout_page,
-        views.whole_text,
-    )
-    return {
-        **{each.__name__: partial(each, reader) for each in asked_of_reader},
-        **{each.__name__: each for each in asked_of_views},
-    }
 
 
 class Answering:

@@ -13,17 +13,18 @@ import logging
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from proctor_service.errors import Busy, JournalDown
-from proctor_service.features.journal.connection import Child
-from proctor_service.features.replicas.judge_processes.connection import (
+from proctor_service.processes.child import Child
+from proctor_service.processes.connection import (
     HEARD,
     NOTE,
     REPLY,
     REQUEST,
     Message,
 )
-from proctor_service.features.replicas.judge_processes.values import error_of
+from proctor_service.processes.values import error_of
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +35,14 @@ MOST_ASKED = 60
 """Questions that run or wait; each ends within the time limit of the database's reader."""
 ANSWER_SECONDS = 60.0
 """After this the process is taken for hung. Questions wait for each other."""
+TEXTS: Mapping[str, str] = MappingProxyType(
+    {
+        "completion": "completion_text",
+        "source": "source",
+        **{name: f"{name}_json" for name in ("grader", "files", "output", "failures", "prompt")},
+    }
+)
+"""Names of the texts of an evaluation in URLs, and their names in a row."""
 _ENDED = "the process that reads the journal has ended: ask again"
 
 

@@ -7,7 +7,7 @@ nothing about the submission, so such an answer is counted apart, and never as a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -16,34 +16,28 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from proctor_client import Client, InvalidRequestError, wire
-from proctor_client.wire import long_integers
+from proctor_client import InvalidRequestError, RewardOptions, wire
 from proctor_service.cli.console import aside, plain, print_list, screen
 from proctor_service.cli.failures import TROUBLE, UNSOUND, Trouble, friendly
+from proctor_service.cli.judging import judged, message_of
 from proctor_service.cli.target import client_errors, existing
-from proctor_service.features.evaluation.judging import (
-    BATCH,
-    BATCH_CHARACTERS,
-    DEADLINE_SECONDS,
-    message_of,
-)
 from proctor_service.features.journal.cli.recorded import Journal, Row, Tenant, reading, rows
 from proctor_service.features.journal.replay import REPLAY_JOB, submission_of, why_not
 
 PAGE = 100
 REFUSED = "invalid_request"
+OPTIONS: RewardOptions = {"extract": "none", "job": REPLAY_JOB, "cache": False}
 _COLUMNS = ("id", "task", "reward", "verdict", "message")
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """Evaluation of the journal that can be judged again: its result, and the submission."""
+    """Result of an evaluation in the journal that can be judged again."""
 
     id: str
     task: str
     reward: float
     verdict: str
-    submission: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +112,8 @@ def replay(
         whole = rows(reader.whole_evaluations, tenant, Filter(job=job), page=PAGE, limit=limit)
         counts = ReplayCounts(show)
         with existing(url) as client:
-            for batch in _batches(whole, counts):
-                for recorded, result in _judged(client, batch):
-                    counts.add(recorded, result)
+            for recorded, result in judged(client, _submissions(whole, counts), OPTIONS):
+                counts.add(recorded, result)
         _end(screen(), job, counts)
 
 
@@ -131,59 +124,19 @@ def not_comparable(row: Row) -> str | None:
     return why_not(row)
 
 
-def _batches(whole: Iterator[Row], counts: ReplayCounts) -> Iterator[list[Recorded]]:
-    """Yield the evaluations that can be judged again, in batches; count the others."""
+def _submissions(
+    whole: Iterator[Row], counts: ReplayCounts
+) -> Iterator[tuple[Recorded, dict[str, Any]]]:
+    """Yield the evaluations that can be judged again, with their submissions; count the others."""
     from proctor_service.features.journal.reading import parsed
 
-    batch: list[Recorded] = []
-    room = BATCH_CHARACTERS
     for row in whole:
         reason = not_comparable(row)
         if reason is not None:
             counts.left_out[reason] += 1
             continue
-        submission = {"id": row["id"], **submission_of(parsed(row))}
-        size = len(long_integers.dumps(submission))
-        if batch and (len(batch) == BATCH or size > room):
-            yield batch
-            batch, room = [], BATCH_CHARACTERS
-        batch.append(
-            Recorded(row["id"], row["task"] or "-", row["reward"], row["verdict"], submission)
-        )
-        room -= size
-    if batch:
-        yield batch
-
-
-def _judged(
-    client: Client, batch: Sequence[Recorded]
-) -> Iterator[tuple[Recorded, wire.Result | InvalidRequestError]]:
-    """Yield each evaluation with its new result, or the refusal of its submission.
-
-    A service refuses a whole request for one submission, for example with limits above its own, so a
-    refused batch is sent again in halves. Raises ProctorError.
-    """
-    answered = False
-    try:
-        with client.reward_stream(
-            [each.submission for each in batch],
-            extract="none",
-            job=REPLAY_JOB,
-            deadline_seconds=DEADLINE_SECONDS,
-            cache=False,
-        ) as results:
-            for result in results:
-                answered = True
-                yield batch[result.index], result
-    except InvalidRequestError as error:
-        if answered:
-            raise
-        if len(batch) == 1:
-            yield batch[0], error
-            return
-        half = len(batch) // 2
-        yield from _judged(client, batch[:half])
-        yield from _judged(client, batch[half:])
+        recorded = Recorded(row["id"], row["task"] or "-", row["reward"], row["verdict"])
+        yield recorded, {"id": row["id"], **submission_of(parsed(row))}
 
 
 def _end(out: Console, job: str, counts: ReplayCounts) -> None:

@@ -18,9 +18,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from proctor_service.errors import Forbidden, InvalidRequest, NotFound, Refusal, Unauthorized
-from proctor_service.features.journal.answering.questions import Answer
+from proctor_service.features.journal.answering.questions import TEXTS, Answer
 from proctor_service.features.journal.answering.routes import JournalHandler, line_of
-from proctor_service.features.journal.answering.texts import TEXTS
 from proctor_service.features.journal.console.cookies import Cookies, Visit, same, same_origin
 from proctor_service.features.journal.console.costs import Costs
 from proctor_service.features.journal.console.forms import form_of

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from proctor_client.wire import long_integers
 from proctor_service.features.journal.pages import charts, graders, shown
@@ -36,6 +37,7 @@ class Templates:
         )
         self._environment.filters.update(_FILTERS)
         self._environment.filters["in_path"] = in_path
+        self._environment.filters["drawn"] = self.drawn
         self._environment.globals.update(
             charts=charts,
             marked=shown.marked,
@@ -49,6 +51,10 @@ class Templates:
         """Return the HTML of a template, such as `jobs.html`."""
         found = self._environment.get_template(template).render(values)
         return found.encode("utf-8", "replace").decode()
+
+    def drawn(self, chart: charts.Chart) -> Markup:
+        """Return the HTML of a chart."""
+        return Markup(self.html("_chart.html", chart=chart))
 
 
 def in_path(value: str) -> str:

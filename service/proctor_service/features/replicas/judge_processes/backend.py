@@ -9,14 +9,14 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 from proctor_service.features.environments.within import InEnvironment
-from proctor_service.features.replicas.judge_processes.values import (
+from proctor_service.features.replicas.judge_processes.worker import Worker, WorkerEnded
+from proctor_service.processes.values import (
     Values,
     command_values,
     ended_of,
     limits_values,
     lost_with_worker,
 )
-from proctor_service.features.replicas.judge_processes.worker import Worker, WorkerEnded
 from proctor_service.sandbox.interface import (
     PAYER,
     Command,

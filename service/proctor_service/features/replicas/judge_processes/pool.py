@@ -22,11 +22,6 @@ from typing import Any
 from proctor_service.errors import HandedBack, SandboxLost, SandboxUnavailable, StartError
 from proctor_service.features.environments.built import NO_ENVIRONMENTS, Environments
 from proctor_service.features.replicas.judge_processes.backend import WorkersBackend
-from proctor_service.features.replicas.judge_processes.values import (
-    Graders,
-    judgement_of,
-    submission_values,
-)
 from proctor_service.features.replicas.judge_processes.worker import (
     BLAMED,
     JUDGE,
@@ -37,6 +32,11 @@ from proctor_service.features.replicas.judge_processes.worker import (
     WorkerEnded,
 )
 from proctor_service.judge.submission import Judgement, Submission, test_count
+from proctor_service.processes.values import (
+    Graders,
+    judgement_of,
+    submission_values,
+)
 from proctor_service.sandbox.interface import PAYER, Sandboxes, Traits
 from proctor_service.settings import Settings, Share
 from proctor_service.settings.environments import DEFAULT

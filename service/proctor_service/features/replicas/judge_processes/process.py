@@ -26,7 +26,9 @@ from typing import Any, Protocol, runtime_checkable
 from proctor_service.errors import ProctorServiceError, StartError
 from proctor_service.evaluate import Judge
 from proctor_service.features.environments.built import Environments
-from proctor_service.features.replicas.judge_processes.connection import (
+from proctor_service.features.replicas.judge_processes.turns import Turns
+from proctor_service.http.process_end import end_process
+from proctor_service.processes.connection import (
     CANCEL,
     FAILED,
     HEARD,
@@ -36,8 +38,7 @@ from proctor_service.features.replicas.judge_processes.connection import (
     Connection,
     Message,
 )
-from proctor_service.features.replicas.judge_processes.turns import Turns
-from proctor_service.features.replicas.judge_processes.values import (
+from proctor_service.processes.values import (
     Graders,
     Values,
     ended_values,
@@ -45,7 +46,6 @@ from proctor_service.features.replicas.judge_processes.values import (
     submission_of,
     traits_values,
 )
-from proctor_service.http.process_end import end_process
 from proctor_service.sandbox.interface import (
     PAYER,
     Backend,

@@ -26,7 +26,7 @@ from typing import Any, Literal
 
 from proctor_service.errors import StartError
 from proctor_service.features.environments.built import Environments
-from proctor_service.features.replicas.judge_processes.connection import (
+from proctor_service.processes.connection import (
     CANCEL,
     FAILED,
     HEARD,
@@ -36,7 +36,7 @@ from proctor_service.features.replicas.judge_processes.connection import (
     Connection,
     Message,
 )
-from proctor_service.features.replicas.judge_processes.values import Values, error_of
+from proctor_service.processes.values import Values, error_of
 from proctor_service.sandbox.interface import Hear
 from proctor_service.settings import Settings, Share
 

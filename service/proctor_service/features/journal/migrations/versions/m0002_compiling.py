@@ -13,8 +13,3 @@ def upgrade() -> None:
     """Add the column."""
     column = sa.Column("compile_seconds", sa.Float(), nullable=False, server_default="0")
     op.add_column("evaluations", column)
-
-
-def downgrade() -> None:
-    """Remove the column."""
-    op.drop_column("evaluations", "compile_seconds")

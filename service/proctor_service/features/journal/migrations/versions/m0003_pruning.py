@@ -17,9 +17,3 @@ def upgrade() -> None:
     """
     op.create_index("texts_by_use", "texts", ["used_at"], unique=False)
     op.create_index("rollouts_by_at", "rollouts", ["at"], unique=False)
-
-
-def downgrade() -> None:
-    """Remove the indices."""
-    op.drop_index("rollouts_by_at", "rollouts")
-    op.drop_index("texts_by_use", "texts")

@@ -14,9 +14,3 @@ def upgrade() -> None:
     column = sa.Column("control_seconds", sa.Float(), nullable=False, server_default="0")
     op.add_column("evaluations", column)
     op.add_column("evaluations", sa.Column("negative_control", sa.Text()))
-
-
-def downgrade() -> None:
-    """Remove the columns."""
-    op.drop_column("evaluations", "negative_control")
-    op.drop_column("evaluations", "control_seconds")

@@ -12,8 +12,3 @@ down_revision = "0004"
 def upgrade() -> None:
     """Add the column."""
     op.add_column("evaluations", sa.Column("prompt", sa.LargeBinary(length=16)))
-
-
-def downgrade() -> None:
-    """Remove the column."""
-    op.drop_column("evaluations", "prompt")

@@ -1,6 +1,6 @@
-"""Connection to a process of the journal: its start by the listening process, and its other end.
+"""Child processes of low priority: their start by the listening process, and their own end.
 
-Messages: `features/replicas/judge_processes/connection.py`.
+`connection.py` has the messages.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from proctor_service.features.replicas.judge_processes.connection import (
+from proctor_service.processes.connection import (
     Connection,
     Message,
     Receive,
@@ -35,7 +35,7 @@ _TRIES, _PAUSE_SECONDS = 10, 0.1
 
 
 class Child:
-    """A process and the connection to it, from the listening process. It ends with the connection."""
+    """Child process and the connection to it; the process ends with its connection."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.connection: Connection
@@ -89,7 +89,7 @@ class Child:
         return self._lost.is_set()
 
     async def ended(self) -> None:
-        """Wait for the end of the process; what it said at last has come before."""
+        """Wait for the end of the process and of its messages."""
         await self._process.wait()
         await self._lost.wait()
 
@@ -102,7 +102,7 @@ class Child:
 
 
 class Incoming:
-    """Messages that come to such a process, which blocks meanwhile.
+    """Messages that a child process receives; it blocks while it waits.
 
     `last_bytes`: size of the last reading.
     """
@@ -146,7 +146,7 @@ def _give_way() -> None:
 
 
 def set_up(descriptor: str) -> tuple[socket.socket, Incoming, list[Any]]:
-    """Set up this process as one of the journal; wait for what it is to do.
+    """Set up this child process, and wait for its first messages.
 
     `descriptor`: of the connection. Returns the connection, what comes on it, and the first messages:
     none if the connection ended. Signals of a terminal are for the listening process.

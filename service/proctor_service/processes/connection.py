@@ -1,4 +1,4 @@
-"""Connection between the listening process and a judge process: groups of messages on a socket.
+"""Connection between the listening process and a child process: groups of messages on a socket.
 
 A message is a tuple of plain values: text, numbers, bytes, None, and tuples, lists and dicts of
 these. All messages of an iteration of the event loop travel together as one frame: eight bytes with
