@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from proctor_service.codec import values
 from proctor_service.codec.values import Malformed
 from proctor_service.judge.analysis.formulas import Check, NotDecidable
-from proctor_service.judge.graders.asserts_calls import holds, shown
+from proctor_service.judge.graders.asserts import holds, shown
 from proctor_service.judge.verdict import understand
 
 numbers = st.integers() | st.integers(-(2**300), 2**300) | st.floats() | st.complex_numbers()

@@ -12,7 +12,7 @@ from proctor_service.codec import values
 from proctor_service.judge.analysis.formulas import NotDecidable
 from proctor_service.judge.analysis.levels import analyse
 from proctor_service.judge.analysis.plan import Plan
-from proctor_service.judge.graders.asserts_calls import holds, outcomes
+from proctor_service.judge.graders.asserts import holds, outcomes
 from proctor_service.judge.verdict import Raised, Said
 
 

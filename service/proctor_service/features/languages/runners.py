@@ -16,10 +16,11 @@ from functools import partial
 from proctor_client.wire import MAX_FAILURES, CommandGrader, Failure, Verdict
 from proctor_service.codec.values import Malformed, loads
 from proctor_service.errors import JudgeFailed
-from proctor_service.features.languages.programs import Program, compiled
+from proctor_service.features.languages.compilers import compiled
 from proctor_service.features.languages.runner_tools import tool_for
 from proctor_service.guest.command import MAX_END_BYTES, TOO_LONG
 from proctor_service.judge import verdict as verdicts
+from proctor_service.judge.graders.programs import Program
 from proctor_service.judge.run import Run, parsed
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.judge.verdict import FORGED

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from proctor_service.guest.same_process.pytest_reporter import configures, files_to_collect
-from proctor_service.judge.syntax import syntax_tree
+from proctor_service.judge.python_source import syntax_tree
 
 # Of most files, one that says `def test_it` or `async def testIt` needs no syntax tree.
 _TEST = re.compile(r"\bdef[ \t]+test")

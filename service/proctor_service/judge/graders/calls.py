@@ -16,10 +16,10 @@ from proctor_client.wire import MAX_FAILURES, Call, CallsGrader
 from proctor_service.codec import values
 from proctor_service.guest.function_calls import IS_JSON
 from proctor_service.judge.entry_points import either, normal, target_of
-from proctor_service.judge.graders.asserts_calls import shown
+from proctor_service.judge.graders.asserts import shown
 from proctor_service.judge.json_answers import Equality
 from proctor_service.judge.run import parsed, python_message, run_calls
-from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.judge.submission import GraderRules, Judgement, Submission
 from proctor_service.judge.text import Closeness
 from proctor_service.judge.verdict import NOT_REACHED, Raised, Said, conclude, understand
 from proctor_service.sandbox.interface import Sandboxes
@@ -138,3 +138,6 @@ def _brief(args: Iterable[Any], kwargs: Any = None) -> str:
     except ValueError:  # an integer with more digits than Python writes
         text += "…"
     return text
+
+
+RULES = GraderRules("calls", judge)

@@ -21,8 +21,9 @@ from proctor_service.errors import InvalidTask
 from proctor_service.judge import verdict as verdicts
 from proctor_service.judge.analysis.levels import Analysis
 from proctor_service.judge.analysis.pytest_files import has_no_test
+from proctor_service.judge.control.graders import of_pytest
 from proctor_service.judge.run import Run, message, parsed, run
-from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.judge.submission import Control, GraderRules, Judgement, Submission
 from proctor_service.judge.verdict import FORGED, Raised, not_loaded
 from proctor_service.sandbox.interface import Sandboxes
 
@@ -247,3 +248,10 @@ def _shared_verdict(report: Report, outcomes: Sequence[tuple[str, str]]) -> tupl
     if report.status != 0 or not outcomes:
         return "failed", "no test ran" if not outcomes else "a test failed"
     return "passed", ""
+
+
+def _pytest_control(grader: PytestGrader) -> Control:
+    return partial(of_pytest, grader)
+
+
+RULES = GraderRules("pytest", judge_pytest, control=_pytest_control)
