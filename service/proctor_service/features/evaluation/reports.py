@@ -14,8 +14,8 @@ from proctor_service.features.evaluation.checks import EMPTY, EQUAL
 from proctor_service.features.evaluation.judging import message_of
 from proctor_service.judge.analysis.levels import analyse
 from proctor_service.judge.control.graders import clear_expectations
+from proctor_service.judge.run import OBJECT_FOR_DATA
 from proctor_service.judge.submission import Graders
-from proctor_service.judge.verdict import OBJECT_FOR_DATA
 
 Kind = Literal[
     "broken_tests",

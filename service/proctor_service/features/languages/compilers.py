@@ -8,9 +8,8 @@ from dataclasses import replace
 from proctor_service.codec.values import Malformed, loads
 from proctor_service.errors import JudgeFailed
 from proctor_service.guest.command import MAX_MADE_BYTES
-from proctor_service.judge import verdict as verdicts
 from proctor_service.judge.graders.programs import NOT_STARTED, Made, Program
-from proctor_service.judge.run import Run, RunnerFailed, message, run, text_of
+from proctor_service.judge.run import LIMITS, Run, RunnerFailed, message, of_silence, run, text_of
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Limits, Sandboxes
 
@@ -53,7 +52,7 @@ async def compiled(
     made, ran = ran.ended.stdout, _without_stdout(ran)
     if NOT_STARTED in ran.lines:
         raise JudgeFailed(f"the sandbox has no {tool or argv[0]}")
-    limited = verdicts.LIMITS.get(ran.ended.ending)
+    limited = LIMITS.get(ran.ended.ending)
     if limited is not None:
         return ran.judgement(limited[0], message=f"while compiling: {limited[1]}")
     try:
@@ -71,7 +70,7 @@ async def compiled(
         case ["compiled", int(code), []] if code != 0:
             text = text_of(ran.ended.stderr)
             return ran.judgement("syntax_error", message=text[-4000:])
-    verdict, text = verdicts.of_silence(ran.ended)
+    verdict, text = of_silence(ran.ended)
     return ran.judgement(verdict, message=f"while compiling: {text}")
 
 

@@ -16,8 +16,8 @@ from dataclasses import replace
 
 from proctor_client.wire import ControlOutcome
 from proctor_service.judge.control.graders import changed_grader
+from proctor_service.judge.run import LIMITS
 from proctor_service.judge.submission import Control, Judgement, Submission
-from proctor_service.judge.verdict import LIMITS
 from proctor_service.sandbox.interface import Limits, Sandboxes, Usage
 
 PASSES_WRONG_TESTS = "passes_wrong_tests"

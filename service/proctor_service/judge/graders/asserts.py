@@ -31,17 +31,19 @@ from proctor_service.judge.analysis.process import analyse_apart
 from proctor_service.judge.control.graders import of_asserts
 from proctor_service.judge.graders import asserts_test_sandbox
 from proctor_service.judge.graders.in_process import judge_shared
-from proctor_service.judge.run import parsed, python_message, run_calls
-from proctor_service.judge.submission import Control, GraderRules, Judgement, Submission
-from proctor_service.judge.verdict import (
+from proctor_service.judge.run import (
     NEED_DATA,
     NOT_REACHED,
     OBJECT_FOR_DATA,
     Raised,
     Said,
     conclude,
+    parsed,
+    python_message,
+    run_calls,
     understand,
 )
+from proctor_service.judge.submission import Control, GraderRules, Judgement, Submission
 from proctor_service.sandbox.interface import Sandboxes
 
 _SHOWN = 300

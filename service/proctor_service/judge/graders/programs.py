@@ -26,7 +26,6 @@ from proctor_client.wire import (
 )
 from proctor_service.errors import JudgeFailed
 from proctor_service.guest.command import NO_OUTPUT
-from proctor_service.judge import verdict as verdicts
 from proctor_service.judge.control.expectations import Tests
 from proctor_service.judge.control.graders import of_exec, of_pytest
 from proctor_service.judge.graders.in_process import judge_pytest
@@ -34,16 +33,19 @@ from proctor_service.judge.jvm_names import named
 from proctor_service.judge.other_languages import joined
 from proctor_service.judge.rest import Wasted, left
 from proctor_service.judge.run import (
+    LIMITS,
     Run,
+    evidence,
     message,
+    of_silence,
     python_message,
     run,
     text_of,
+    understand,
     with_files,
 )
 from proctor_service.judge.submission import Control, GraderRules, Judgement, Submission
 from proctor_service.judge.text import Closeness, Comparison
-from proctor_service.judge.verdict import understand
 from proctor_service.sandbox.interface import Sandboxes, Usage
 from proctor_service.settings.languages import PYTHON, Language
 
@@ -201,16 +203,16 @@ async def judge_exec(
     end = secrets.token_hex(16)
     finished = await program.run(backend, program.job(end=end))
     verdict, text = _ended_well(finished)
-    evidence: dict[str, object] = {}
+    more: dict[str, object] = {}
     if program.proves_end:
         said = understand(finished.lines)
         proof = end if program.argv is None else f"{end}\n"  # a launcher's file, changed by it
         said.forged = said.forged or said.reached not in (None, proof)
         if verdict == "passed" and (said.forged or said.reached is None):
             verdict, text = "early_exit", _LEFT if parts is None else _LEFT_TESTS
-        evidence = verdicts.evidence(finished, said, verdict)
+        more = evidence(finished, said, verdict)
         if program.argv is not None:
-            evidence["unreported"] = ""  # its launcher runs beside the submission
+            more["unreported"] = ""  # its launcher runs beside the submission
     if verdict == "passed" and grader.empty_stderr and finished.ended.stderr:
         verdict, text = "failed", "the program wrote to stderr"
     judgement = finished.judgement(
@@ -219,7 +221,7 @@ async def judge_exec(
         total=1,
         message=text,
         integrity="in_process",
-        **evidence,
+        **more,
     )
     judgement = replace(judgement, usage=program.compiling + judgement.usage)
     return judgement if parts is None or grader.reveal else _without_tests(judgement)
@@ -277,7 +279,7 @@ async def judge_stdio(
         if len(failures) < MAX_FAILURES:
             failures.append(Failure(index=index, test=f"case {index}", message=text))
         wasted += finished.ended.usage.cpu_seconds
-        if finished.ended.ending in verdicts.LIMITS:
+        if finished.ended.ending in LIMITS:
             limited.add(finished.ended.usage)
             if submission.scoring == "all":
                 break
@@ -345,7 +347,7 @@ def _ended_well(
     finished: Run, expected_code: int = 0, otherwise: Verdict = "runtime_error"
 ) -> tuple[Verdict, str]:
     """Return the verdict of a run; `otherwise` is the verdict for an unexpected exit code."""
-    limited = verdicts.LIMITS.get(finished.ended.ending)
+    limited = LIMITS.get(finished.ended.ending)
     if limited is not None:
         return limited
     said = understand(finished.lines)
@@ -355,7 +357,7 @@ def _ended_well(
     if said.stopped is not None and said.stopped.verdict != "early_exit":
         return said.stopped.verdict, said.stopped.traceback or said.stopped.summary
     if code is None:
-        return verdicts.of_silence(finished.ended)
+        return of_silence(finished.ended)
     if NOT_STARTED in finished.lines:
         return "runtime_error", "the command was not found"
     return otherwise, f"the program ended with code {code}"
