@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import NoReturn
+from typing import NoReturn, get_args
 
 from proctor_client.wire import (
     CommandGrader,
@@ -15,10 +15,13 @@ from proctor_client.wire import (
     StdioGrader,
 )
 from proctor_service.errors import InvalidRequest
-from proctor_service.features.languages.runner_tools import RUNNER_LANGUAGES
-from proctor_service.settings.languages import PYTHON
+from proctor_service.settings.languages import PYTHON, RUNNER_LANGUAGES
 
-ANY_LANGUAGE_KINDS = ("exec", "stdio", "command")
+_ANY_LANGUAGE = [
+    get_args(each.model_fields["kind"].annotation)[0]
+    for each in get_args(get_args(Grader)[0])
+    if each.any_language
+]
 MOST_FILES = 1000
 LONGEST_TAG_CHARACTERS = 256
 LONGEST_PATH_BYTES = 1024
@@ -35,8 +38,8 @@ def check_language(grader: Grader, language: str, where: str, *, has_launcher: b
 
     `has_launcher`: whether the language takes tests apart from the submission, as Python does.
     """
-    if language != PYTHON and grader.kind not in ANY_LANGUAGE_KINDS:
-        kinds = ", ".join(ANY_LANGUAGE_KINDS)
+    if language != PYTHON and not grader.any_language:
+        kinds = ", ".join(_ANY_LANGUAGE)
         raise InvalidRequest(
             f"{where}: {grader.kind} judges python only; for others there are: {kinds}"
         )
@@ -53,9 +56,9 @@ def check_language(grader: Grader, language: str, where: str, *, has_launcher: b
 
 def check_judges_code(grader: Grader, where: str) -> None:
     """Raise InvalidRequest for a grader that needs a sandbox in place of a completion."""
-    if grader.kind == "harbor":
+    if grader.judges == "sandbox":
         raise InvalidRequest(
-            f"{where}.grader: harbor judges the files of a sandbox: /rollout, or "
+            f"{where}.grader: {grader.kind} judges the files of a sandbox: /rollout, or "
             "/sandboxes/{id}/grade"
         )
 

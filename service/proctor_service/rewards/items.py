@@ -34,8 +34,15 @@ from proctor_service.evaluate import Item, NoCode, Origin, Outcome
 from proctor_service.features.environments.built import NO_ENVIRONMENTS, Environments
 from proctor_service.http.json_encoding import encode
 from proctor_service.http.responses import Line
-from proctor_service.judge.assemble import Around, read_program
-from proctor_service.judge.submission import Judgement, Submission, integrity_of, test_count
+from proctor_service.judge.extract import Around, read_program
+from proctor_service.judge.submission import (
+    Graders,
+    Judgement,
+    Place,
+    Submission,
+    integrity_of,
+    test_count,
+)
 from proctor_service.rewards.checks import (
     check_compiler,
     check_files,
@@ -80,6 +87,20 @@ class Machine:
     backend: Backend
     environments: Environments = field(default_factory=lambda: NO_ENVIRONMENTS)
     mcp_servers: Mapping[str, McpServer] = field(default_factory=lambda: NO_SERVERS)
+    graders: Graders = field(default_factory=dict)
+
+    def check_place(
+        self, grader: Grader, environment: str, where: str, *, keeps_files: bool = True
+    ) -> None:
+        """Check that a grader can judge the files of a sandbox of an environment.
+
+        `keeps_files`: False for an agent whose files are no part of its answer. Raises InvalidRequest.
+        """
+        check = self.graders[grader.kind].check
+        if check is not None:
+            is_own = environment != DEFAULT
+            has_image = is_own and self.environments[environment].image is not None
+            check(grader, Place(has_image, self.settings.max_wall_seconds, keeps_files), where)
 
     def environment(self, name: str | None, where: str) -> str:
         """Return the name of an environment. Raises InvalidRequest for an unknown one."""
