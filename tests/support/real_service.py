@@ -13,8 +13,8 @@ import pytest
 from harness import Service, running_service
 from state_judging import GLUED, Ask, Places
 
+from proctor_service.backends import make_backend
 from proctor_service.judge.judge import Judge
-from proctor_service.sandbox.backends import make_backend
 from proctor_service.settings import Settings
 from proctor_service.settings.languages import LANGUAGES
 
@@ -37,7 +37,7 @@ def places() -> Iterator[Places]:
     settings = Settings(slots=2, languages={**LANGUAGES, "glued": GLUED})
     backend = make_backend(settings)
     with asyncio.Runner() as runner:
-        runner.run(backend.open())
+        runner.run(backend.start())
         try:
             yield Places(runner, backend, Judge(settings.languages))
         finally:

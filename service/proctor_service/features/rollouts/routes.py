@@ -20,6 +20,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from proctor_client.wire import (
+    Agent,
+    Grader,
+    HarborGrader,
     Policy,
     RolloutRequest,
     RolloutResponse,
@@ -27,7 +30,6 @@ from proctor_client.wire import (
     ToolsAgent,
 )
 from proctor_service.errors import Failure, InvalidRequest, JudgeFailed
-from proctor_service.features.environments.harbor_request import check_agent, check_verifier
 from proctor_service.features.journal.json_texts import joined, member
 from proctor_service.features.rollouts.addresses import check_url
 from proctor_service.features.rollouts.agent import Play
@@ -51,6 +53,7 @@ from proctor_service.rewards.checks import (
 from proctor_service.rewards.examples import rollout_docs
 from proctor_service.rewards.items import Machine, error_body
 from proctor_service.sandbox.interface import Limits
+from proctor_service.sandboxes.grading import check_verifier
 from proctor_service.scheduling.pacer import Pacer
 from proctor_service.scheduling.queue import FairQueue, stopping
 
@@ -101,7 +104,7 @@ class Planning:
         if asked.environment is not None:
             environment = self._machine.environment(asked.environment, f"{where}.environment")
         check_verifier(self._machine, asked.grader, environment, f"{where}.grader")
-        check_agent(self._request.agent, asked.grader, f"{where}.grader")
+        _check_agent(self._request.agent, asked.grader, f"{where}.grader")
         task = Task(
             id=asked.id,
             messages=self._messages(asked, where),
@@ -316,3 +319,14 @@ def rollout_routes(handler: RolloutHandler, max_body_mb: int) -> APIRouter:
         return job_response(job, form)
 
     return routes
+
+
+def _check_agent(agent: Agent, grader: Grader, where: str) -> None:
+    """Check that an agent leaves files for a verifier to judge. Raises InvalidRequest."""
+    if isinstance(grader, HarborGrader) and not (
+        isinstance(agent, ToolsAgent) and "submit_solution" not in agent.tools
+    ):
+        raise InvalidRequest(
+            f"{where}: harbor judges what an agent leaves in its sandbox: the agent must be of the "
+            "kind tools, without submit_solution"
+        )
