@@ -31,7 +31,6 @@ from proctor_client.wire import Limits as WireLimits
 from proctor_client.wire import Submission as WireSubmission
 from proctor_service.errors import BatchTooLarge, Failure, InvalidRequest, JudgeFailed
 from proctor_service.evaluate import Item, NoCode, Origin, Outcome
-from proctor_service.features.environments.built import NO_ENVIRONMENTS, Environments
 from proctor_service.http.json_encoding import encode
 from proctor_service.http.responses import Line
 from proctor_service.judge.extract import Around, read_program
@@ -50,6 +49,7 @@ from proctor_service.rewards.checks import (
     check_judges_code,
     check_language,
 )
+from proctor_service.sandbox.environments import NO_ENVIRONMENTS, Environments
 from proctor_service.sandbox.interface import TESTS, Backend, Limits
 from proctor_service.scheduling.pacer import Pacer
 from proctor_service.settings import Settings

@@ -9,8 +9,8 @@ from __future__ import annotations
 import uuid
 from contextlib import closing
 
-from proctor_client.wire import GradeRequest, HarborGrader
-from proctor_service.errors import FileMissing, FileRefused, SandboxEnded
+from proctor_client.wire import Grader, GradeRequest, HarborGrader
+from proctor_service.errors import FileMissing, FileRefused, InvalidRequest, SandboxEnded
 from proctor_service.evaluate import Item, NoCode, Origin
 from proctor_service.http.responses import Line
 from proctor_service.judge.extract import Around, assembled
@@ -22,10 +22,10 @@ from proctor_service.judge.submission import (
     source_of,
     test_count,
 )
-from proctor_service.rewards.checks import check_files_of, refuse_compiler
+from proctor_service.rewards.checks import check_files, check_files_of, refuse_compiler
 from proctor_service.rewards.items import Machine
 from proctor_service.rewards.routes import RewardHandler
-from proctor_service.sandbox.interface import Limits
+from proctor_service.sandbox.interface import DEFAULT, Limits
 from proctor_service.sandboxes import Registry, Session
 from proctor_service.scheduling.queue import FairQueue
 from proctor_service.settings.languages import PYTHON
@@ -111,6 +111,19 @@ class Gradings:
             environment=session.environment,
             negative_control=asked.negative_control,
         )
+
+
+def check_verifier(machine: Machine, grader: Grader, environment: str, where: str) -> None:
+    """Check a verifier for an environment; other graders pass. Raises InvalidRequest."""
+    if not isinstance(grader, HarborGrader):
+        return
+    if environment == DEFAULT or machine.environments[environment].image is None:
+        raise InvalidRequest(f"{where}: harbor needs an environment with an image")
+    check_files({**grader.tests, **grader.binary_tests}, f"{where}.tests")
+    ceiling = machine.settings.max_wall_seconds
+    if not grader.timeout_seconds <= ceiling:
+        asked = grader.timeout_seconds
+        raise InvalidRequest(f"{where}.timeout_seconds: {asked} is above this server's {ceiling}")
 
 
 def _nothing_to_judge(asked: GradeRequest, session: Session, why: str) -> NoCode:

@@ -46,7 +46,9 @@ async def compiled(
     """
     job = message("compile", argv=argv, files=dict(files))
     limits, state = compiler_limits(submission.limits), submission.state
-    ran = _as_compiler(await run(backend, job, limits, MAX_MADE_BYTES, state))
+    ran = _as_compiler(
+        await run(backend, job, limits, submission.environment, MAX_MADE_BYTES, state)
+    )
     if ran.fault:  # no forgery: a compiler cannot write to the runner's channel
         raise RunnerFailed(f"while compiling:\n{ran.fault}")
     made, ran = ran.ended.stdout, _without_stdout(ran)

@@ -20,6 +20,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from proctor_client.wire import (
+    Agent,
+    Grader,
+    HarborGrader,
     Policy,
     RolloutRequest,
     RolloutResponse,
@@ -317,3 +320,14 @@ def rollout_routes(handler: RolloutHandler, max_body_mb: int) -> APIRouter:
         return job_response(job, form)
 
     return routes
+
+
+def _check_agent(agent: Agent, grader: Grader, where: str) -> None:
+    """Check that an agent leaves files for a verifier to judge. Raises InvalidRequest."""
+    if isinstance(grader, HarborGrader) and not (
+        isinstance(agent, ToolsAgent) and "submit_solution" not in agent.tools
+    ):
+        raise InvalidRequest(
+            f"{where}: harbor judges what an agent leaves in its sandbox: the agent must be of the "
+            "kind tools, without submit_solution"
+        )

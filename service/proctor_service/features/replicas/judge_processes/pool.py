@@ -20,7 +20,6 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from proctor_service.errors import HandedBack, SandboxLost, SandboxUnavailable, StartError
-from proctor_service.features.environments.built import NO_ENVIRONMENTS, Environments
 from proctor_service.features.replicas.judge_processes.backend import WorkersBackend
 from proctor_service.features.replicas.judge_processes.worker import (
     BLAMED,
@@ -37,6 +36,7 @@ from proctor_service.processes.values import (
     judgement_of,
     submission_values,
 )
+from proctor_service.sandbox.environments import NO_ENVIRONMENTS, Environments
 from proctor_service.sandbox.interface import PAYER, Sandboxes, Traits
 from proctor_service.settings import Settings, Share
 from proctor_service.settings.environments import DEFAULT
