@@ -61,8 +61,10 @@ class Seen:
             hold = gap - (waited_now - waited)
             self.longest_hold_seconds = max(self.longest_hold_seconds, hold)
             last, waited = now, waited_now
-            self.lowest_ready = min(self.lowest_ready, service.parts.backend.census()["ready"])
-            self.most_busy = max(self.most_busy, service.parts.queue.busy)
+            self.lowest_ready = min(
+                self.lowest_ready, service.parts.core.machine.backend.census()["ready"]
+            )
+            self.most_busy = max(self.most_busy, service.parts.core.queue.busy)
 
 
 @contextmanager

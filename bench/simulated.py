@@ -118,7 +118,7 @@ def serve(settings: Settings) -> None:
         settings.for_workers(), worker_environment(), _ended, _clear, (sys.executable, __file__, "judge")
     )  # fmt: skip
     app = build_app(settings, pool.backend, pool.judge)
-    pool.send_ahead = app.state.parts.queue.send_ahead
+    pool.send_ahead = app.state.parts.core.queue.send_ahead
     configure_logging("warning", "console")
     server = make_server(app)
     spare_collector()  # as `proctor serve` does

@@ -1,7 +1,10 @@
-"""Composition root: creates the parts of the service, connects them, and serves the app.
+"""Composition root: makes the core, lets each feature add what it has, and serves the app.
 
-Only this module knows the concrete classes of all parts. `lifecycle.py` opens, drains and
-closes the service.
+`Parts` opens, drains and closes the service. On the first SIGTERM or Ctrl-C the service still accepts
+connections, but refuses new work (503), and returns waiting items as `cancelled`. Running work may
+finish until shortly before `grace_seconds` and is then cancelled too, so that every running request
+gets a complete answer. Then the server closes the connections, and finally the sandboxes. A second
+signal ends the service at once.
 """
 
 from __future__ import annotations
@@ -9,77 +12,45 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
-from contextlib import ExitStack
-from dataclasses import replace
-from functools import partial
-from pathlib import Path
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 from fastapi.telemetry import TelemetryConfig
 
+from proctor_service.cli.version import service_version
+from proctor_service.composition import all_graders, make_backend
 from proctor_service.errors import StartError, StopError
 from proctor_service.evaluate import Evaluator, Judge, Outcome, outcome_bytes
-from proctor_service.features.compat import COMPAT_BODIES, CompatHandler, compat_routes
-from proctor_service.features.compat.program_runner import Runner
-from proctor_service.features.environments.loading import default_environment, load_environments
-from proctor_service.features.environments.routes import environment_routes
-from proctor_service.features.journal.answering.routes import JournalHandler, journal_routes
-from proctor_service.features.journal.console.cookies import Cookies
-from proctor_service.features.journal.console.costs import Costs
-from proctor_service.features.journal.console.routes import ConsoleHandler, console_routes
-from proctor_service.features.replicas import Identity, Peers, Replicas, Spreader, base_url
-from proctor_service.features.replicas.fleet import Fleet
-from proctor_service.features.replicas.judge_processes.pool import Pool
-from proctor_service.features.replicas.reward_slices import RewardSlices
-from proctor_service.features.replicas.shared_answers import SharedAnswers
-from proctor_service.features.rollouts.agent import Play, Player
-from proctor_service.features.rollouts.policy import Policies
-from proctor_service.features.rollouts.routes import RolloutContext, RolloutHandler, rollout_routes
-from proctor_service.features.rollouts.workplaces import workplaces
-from proctor_service.graders import all_graders
+from proctor_service.feature import Core, Feature, Sources, needing
+from proctor_service.features import FEATURES
+from proctor_service.http.fleet import Fleet
 from proctor_service.http.health import Readiness, health_routes, judging_probe
-from proctor_service.http.job_store import JobStore
+from proctor_service.http.jobs import Job
 from proctor_service.http.middleware import AnswerHeaders, Guard
 from proctor_service.http.problems import install_problems
-from proctor_service.http.server import Server as Server
-from proctor_service.http.server import make_server as make_server
+from proctor_service.http.server import ANSWERING_SECONDS, Server, browser_url, server_config
 from proctor_service.http.tokens import Tokens
 from proctor_service.judge.judge import Judge as OwnJudge
-from proctor_service.lifecycle import AppState
-from proctor_service.observe.instrumented import (
-    MeasuredApp,
-    measured_connect,
-    measured_evaluate,
-    measured_judge,
-    measured_play,
-)
 from proctor_service.observe.logs import configure_logging
 from proctor_service.observe.metrics import Metrics
-from proctor_service.optional import (
-    make_journal,
-    make_store,
-    make_tracing,
-    version,
-    with_own_journal,
-)
+from proctor_service.observe.observer import Observer, Observers
 from proctor_service.rewards.examples import BODIES, install_openapi
 from proctor_service.rewards.items import Machine
 from proctor_service.rewards.routes import RewardHandler, reward_routes
-from proctor_service.sandbox.environments import BuiltEnvironment, Environments
+from proctor_service.sandbox.environments import NO_ENVIRONMENTS
 from proctor_service.sandbox.interface import Backend
-from proctor_service.sandbox.linux.delegation import enable_limits
 from proctor_service.sandbox.memory_room import memory_check, memory_room
-from proctor_service.sandbox.open_files import allowed_open_files, raise_open_files
+from proctor_service.sandbox.open_files import fitted
 from proctor_service.sandboxes import Bounds, Registry
 from proctor_service.sandboxes.grading import Gradings
 from proctor_service.sandboxes.routes import SandboxHandler, sandbox_routes
 from proctor_service.scheduling.deadlines import Deadlines
 from proctor_service.scheduling.fair_share import Shares
-from proctor_service.scheduling.queue import FairQueue
+from proctor_service.scheduling.queue import DRAINING, FairQueue
 from proctor_service.scheduling.result_cache import Cache
-from proctor_service.settings import Settings, unknown_variables, worker_environment
+from proctor_service.settings import Settings, unknown_variables
 from proctor_service.settings.garbage import spare_collector
 
 if TYPE_CHECKING:  # optional extras
@@ -100,37 +71,114 @@ See `tracing.py`.
 """
 
 
-def build_app(
-    settings: Settings, backend: Backend | None = None, judge: Judge | None = None
-) -> FastAPI:
-    """Return the service as an ASGI app, with the app state in `state.parts`.
+@dataclass(slots=True)
+class Parts:
+    """The connected parts of a service, and their lifecycle.
 
-    Tests pass their own judge.
+    `holds_sandboxes`: sandboxes are in this process, and not in judge processes.
+    """
+
+    core: Core
+    features: Sequence[Feature]
+    readiness: Readiness
+    holds_sandboxes: bool
+    tracing: Tracing | None = None
+    opened: bool = False
+    closed: bool = False
+
+    def feature(self, name: str) -> Any:
+        """Return the feature with this name."""
+        return next(feature for feature in self.features if feature.name == name)
+
+    async def open(self) -> None:
+        """Open the backend and the readiness probes, then the features, once. Raises StartError."""
+        if self.opened:
+            return
+        self.opened = True
+        backend = self.core.machine.backend
+        await backend.start()
+        await self.readiness.open()
+        for feature in self.features:
+            await feature.open()
+        log.info("open", extra={"backend": backend.traits.name, "slots": self.core.queue.slots})
+        if backend.traits.degraded:
+            degraded = list(backend.traits.degraded)
+            log.warning("isolation is incomplete", extra={"degraded": degraded})
+
+    async def drain(self) -> None:
+        """Refuse new work, and end the running work within the grace period."""
+        core = self.core
+        if core.queue.draining:
+            return
+        grace = core.settings.grace_seconds
+        answering = min(ANSWERING_SECONDS, grace / 4)
+        log.info("draining", extra={"busy": core.queue.running, "queued": core.queue.queued})
+        for queue in (core.queue, *core.queues):
+            await queue.drain()
+        if not await self._work_ends(grace - answering):
+            log.warning("cancelling what still runs", extra={"busy": core.queue.busy})
+            for job in list(core.running):
+                job.cancel(DRAINING)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(answering / 2):
+                    await core.registry.close()
+            await self._work_ends(answering / 2)
+        log.info("drained")
+
+    async def close(self) -> None:
+        """End every sandbox and close all parts, once; the failure of one keeps no other open."""
+        if self.closed:
+            return
+        self.closed = True
+        core = self.core
+        parts = [*self.features, core.machine.backend, core.registry, self.readiness]
+        async with contextlib.AsyncExitStack() as closing:  # it calls the last one first
+            if self.tracing is not None:
+                closing.push_async_callback(self.tracing.close)
+            for part in parts:
+                closing.push_async_callback(part.close)
+            closing.callback(core.deadlines.close)
+        log.info("closed")
+
+    async def _work_ends(self, seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                for job in list(self.core.running):
+                    await job.wait()
+                await self.core.registry.idle()
+                for finish in self.core.finishing:
+                    await finish()
+        except TimeoutError:
+            return False
+        return True
+
+
+def build_app(
+    settings: Settings,
+    backend: Backend | None = None,
+    judge: Judge | None = None,
+    keeps_state: bool = False,
+) -> FastAPI:
+    """Return the service as an ASGI app, with its `Parts` in `state.parts`. Raises StartError.
+
+    Tests pass their own judge. `keeps_state`: files in the user's state folder are allowed.
     """
     probed = backend is None and judge is None and settings.backend == "local"
-    held = ExitStack()
-    environments = load_environments(settings, held)
     metrics = Metrics(by_tenant=len(settings.tokens_by_tenant()) > 1)
-    workers = None
-    if backend is None and judge is None and settings.worker_count():
-        settings, workers = _workers(settings, metrics, environments)
-        backend, judge = workers.backend, workers.judge
-    elif backend is None and settings.backend == "local":
-        settings = _fitted(settings)
-    graders = all_graders(settings.languages)
-    backend, judge = backend or _backend(settings, environments), judge or OwnJudge(graders)
-    servers = settings.mcp_servers_by_name()
-    machine = Machine(settings, backend, environments, servers, graders)
-    probe = judging_probe(judge, backend, machine.limits(None, "limits")) if probed else None
-    parts = _parts(machine, judge, Readiness(probe), metrics)
-    parts.held = held
-    if workers is not None:
-        workers.send_ahead = parts.queue.send_ahead
-        if parts.tracing is not None:
-            workers.when_leased = parts.tracing.leased
+    features = [make() for make in FEATURES]
+    sources = Sources(settings, metrics, NO_ENVIRONMENTS, Fleet(), backend, judge)
+    sources = replace(sources, keeps_state=keeps_state)
+    for feature in features:
+        sources = feature.backend(sources)
+    machine, judge = _machine(sources)
+    probe = None
+    if probed:
+        probe = judging_probe(judge, machine.backend, machine.limits(None, "limits"))
+    parts, core = _parts(sources, machine, judge, features, Readiness(probe))
+    settings = core.settings
     app = FastAPI(
         title="Proctor",
-        version=version(),
+        version=service_version(),
         description="Judges model-written code in sandboxes, and says what it was worth.",
         lifespan=_lifespan,
         redoc_url=None,
@@ -138,28 +186,19 @@ def build_app(
         telemetry=NO_TELEMETRY,
     )
     app.state.parts = parts
-    app.include_router(reward_routes(parts.handler, settings.max_body_mb))
-    app.include_router(sandbox_routes(parts.sandboxes))
-    app.include_router(rollout_routes(parts.rollouts, settings.max_body_mb))
-    app.include_router(journal_routes(parts.records))
-    app.include_router(environment_routes(machine, partial(_default_environment, settings)))
-    app.include_router(compat_routes(parts.compat))
-    tokens = Tokens(settings.tokens_by_tenant())
-    costs = None
-    if settings.backend == "aviato":
-        everybody = settings.metrics_tenants if len(settings.tokens_by_tenant()) > 1 else None
-        costs = Costs(metrics.spent, everybody)
-    console = ConsoleHandler(parts.records, parts.handler, Cookies(tokens), parts.backend, costs)
-    app.include_router(console_routes(console))
-    app.include_router(
-        health_routes(parts.queue, parts.metrics, parts.readiness, settings.metrics_tenants)
-    )
+    app.include_router(reward_routes(core.rewards, settings.max_body_mb))
+    app.include_router(sandbox_routes(_sandbox_handler(core, sources.fleet)))
+    for feature in features:
+        for router in feature.routes(core):
+            app.include_router(router)
+    operators = settings.metrics_tenants
+    app.include_router(health_routes(core.queue, core.metrics, parts.readiness, operators))
     install_problems(app)
-    install_openapi(app, BODIES + COMPAT_BODIES)
+    install_openapi(app, [*BODIES, *core.bodies])
     # Requests pass the middleware in reverse order: the last added comes first.
     app.add_middleware(
         Guard,
-        tokens=tokens,
+        tokens=core.tokens,
         metrics_public=settings.metrics_public,
         own_url=settings.advertise_url,
     )
@@ -167,77 +206,42 @@ def build_app(
         from proctor_service.observe.tracing import TracedApp
 
         app.add_middleware(TracedApp, tracing=parts.tracing)
-    app.add_middleware(MeasuredApp, metrics=parts.metrics)
-    app.add_middleware(AnswerHeaders, draining=lambda: parts.queue.draining)
+    app.add_middleware(MeasuredApp, metrics=core.metrics)
+    app.add_middleware(AnswerHeaders, draining=lambda: core.queue.draining)
     return app
 
 
-def _fitted(settings: Settings) -> Settings:
-    """Return the settings, with fewer sandboxes if the limit of open files is low.
-
-    Raises StartError.
-    """
-    raise_open_files()
-    fitted = settings.fitted(allowed_open_files())
-    if fitted is not settings:
-        most = {"sandboxes": fitted.max_sandboxes, "slots": fitted.slots}
-        log.warning("few open files are allowed: fewer sandboxes", extra=most)
-    return fitted
-
-
-def _workers(
-    settings: Settings, metrics: Metrics, environments: Environments
-) -> tuple[Settings, Pool]:
-    """Return the judge processes, and the settings with the sandboxes of all of them.
-
-    Raises StartError.
-    """
-    each = settings.for_workers()
-    if settings.backend == "local":
-        each = [_fitted(part) for part in each]
-    totals = ("slots", "max_sandboxes", "max_stateful_sandboxes")
-    settings = settings.model_copy(
-        update={name: sum(getattr(part, name) for part in each) for name in totals}
-    )
-    if settings.backend == "local":
-        enable_limits()
-    workers = Pool(
-        each,
-        worker_environment(),
-        metrics.worker_ended,
-        _clear_cgroups,
-        environments=environments,
-    )
-    metrics.watch_workers(lambda: len(workers.working()))
-    return settings, workers
+def _machine(sources: Sources) -> tuple[Machine, Judge]:
+    """Return the settings with their backend, and the judge; by default those of this process."""
+    settings, backend = sources.settings, sources.backend
+    if backend is None:
+        if settings.backend == "local":
+            settings = fitted(settings)
+        backend = make_backend(settings, environments=sources.environments)
+    graders = all_graders(settings.languages)
+    servers = settings.mcp_servers_by_name()
+    machine = Machine(settings, backend, sources.environments, servers, graders)
+    return machine, sources.judge or OwnJudge(graders)
 
 
-async def _clear_cgroups(pid: int) -> None:
-    """Remove the cgroups of a killed judge process."""
-    from proctor_service.sandbox.local.cgroups import remove_left_by
-
-    await asyncio.to_thread(remove_left_by, pid)
-
-
-def _parts(machine: Machine, judge: Judge, readiness: Readiness, metrics: Metrics) -> AppState:
-    settings, backend = machine.settings, machine.backend
+def _parts(
+    sources: Sources, machine: Machine, judge: Judge, features: list[Feature], readiness: Readiness
+) -> Parts:
+    settings, backend, metrics = machine.settings, machine.backend, sources.metrics
     deadlines = Deadlines()
-    tracing = make_tracing(settings)
+    tracing = _tracing(settings)
+    listeners: list[Observer] = [metrics, readiness, *([tracing] if tracing else [])]
+    for feature in features:
+        listeners += feature.observers(sources)
+    observers = Observers(*listeners)
     shares = Shares(settings.tenant_weights, settings.tenant_slots, settings.tenant_sandboxes)
     queue = FairQueue(settings.slot_count(), settings.max_queued, deadlines, shares=shares)
+    gradings = FairQueue(2 * queue.slots, settings.max_queued, deadlines)
     cache = Cache[Outcome](
         settings.cache_entries, settings.cache_mb * MEBIBYTE, outcome_bytes, deadlines
     )
-    judge = measured_judge(readiness.judged(judge), metrics)
-    judge = judge if tracing is None else tracing.judge(judge)
-    evaluate = measured_evaluate(Evaluator(judge, backend, queue, cache).evaluate, metrics)
-    journal, questions = make_journal(settings, metrics)
-    evaluate = evaluate if journal is None else journal.recorded_evaluate(evaluate)
-    evaluate = evaluate if tracing is None else tracing.evaluate(evaluate)
-    store = make_store(settings, metrics)
-    shared = None if store is None else SharedAnswers(store)
-    handler = RewardHandler(machine, evaluate, queue, _job_store(settings), shared)
-    replicas = _replicas(settings, metrics)
+    evaluate = Evaluator(judge, backend, queue, cache, observers).evaluate
+    running: set[Job[Any]] = set()
     bounds = Bounds(
         live=settings.stateful_count(),
         remembered=settings.ended_sandboxes,
@@ -245,31 +249,8 @@ def _parts(machine: Machine, judge: Judge, readiness: Readiness, metrics: Metric
         file_bytes=settings.max_file_mb * MEBIBYTE,
         shares=shares,
     )
-    registry = Registry(backend, queue, bounds, metrics.executed, replicas.identity.new_id)
-    gradings = FairQueue(2 * queue.slots, settings.max_queued, deadlines)
-    sandboxes = SandboxHandler(
-        machine,
-        registry,
-        Gradings(machine, registry, handler, gradings),
-        _job_store(settings),
-        Fleet(replicas),
-    )
-    turns = FairQueue(
-        settings.max_rollouts, settings.max_queued, deadlines, shares=replace(shares, slots={})
-    )
-    player = Player(
-        evaluate,
-        workplaces(registry),
-        lambda plan: gradings.admit(
-            plan.tenant, plan.job, plan.deadline, plan.priority, begun=True
-        ),
-        machine.mcp_servers,
-    )
-    play = player.play if journal is None else journal.recorded_play(player.play)
-    rollouts = RolloutHandler(machine, _rollout_context(settings, play, turns, metrics, tracing))
-    runner = Runner(backend, queue, settings.languages, metrics.executed)
-    compat = CompatHandler(machine, evaluate, runner, queue)
-    records = JournalHandler(questions, handler, version())
+    fleet = sources.fleet
+    registry = Registry(backend, queue, bounds, metrics.executed, fleet.new_id)
     # An evaluation may hold several sandboxes; it leaves its core when all of them do.
     backend.when_asleep(
         lambda yielding, lent: queue.lend(
@@ -278,49 +259,49 @@ def _parts(machine: Machine, judge: Judge, readiness: Readiness, metrics: Metric
     )
     metrics.watch(queue, backend)
     metrics.watch_stateful(registry.census)
-    return AppState(
-        settings, backend, queue, deadlines, cache, handler, registry, sandboxes, rollouts, compat,
-        records, metrics, replicas, readiness, store, tracing, _spreader(settings, replicas, queue, metrics),
-        journal,
-    )  # fmt: skip
+    core = Core(
+        settings=settings,
+        machine=machine,
+        metrics=metrics,
+        queue=queue,
+        gradings=gradings,
+        deadlines=deadlines,
+        shares=shares,
+        evaluate=evaluate,
+        rewards=RewardHandler(
+            machine, evaluate, queue, job_store(settings), running, fleet.answers
+        ),
+        registry=registry,
+        tokens=Tokens(settings.tokens_by_tenant()),
+        observers=observers,
+        running=running,
+        queues=[gradings],
+        finishing=[],
+        listening=[],
+        bodies=[],
+    )
+    return Parts(core, features, readiness, sources.judge is None, tracing)
 
 
-def _rollout_context(
-    settings: Settings,
-    play: Play,
-    turns: FairQueue,
-    metrics: Metrics,
-    tracing: Tracing | None,
-) -> RolloutContext:
-    policies = Policies(settings.policy_hosts, settings.policy_attempts)
-    play = measured_play(play, metrics)
-    connect = measured_connect(policies.connect, metrics)
-    if tracing is None:
-        return RolloutContext(play, connect, turns)
-    return RolloutContext(tracing.play(play), tracing.connect(connect), turns)
-
-
-def _replicas(settings: Settings, metrics: Metrics) -> Replicas:
-    own = settings.advertise_url
-    own = own and base_url(own, "PROCTOR_ADVERTISE_URL")
-    return Replicas(Identity(own), Peers(settings.peers, own), metrics.forwarded)
-
-
-def _spreader(
-    settings: Settings, replicas: Replicas, queue: FairQueue, metrics: Metrics
-) -> Spreader | None:
-    if not (settings.peers and settings.spread):
+def _tracing(settings: Settings) -> Tracing | None:
+    """Return the tracing, or None without a collector. Raises StartError."""
+    if not settings.otlp_endpoint:
         return None
-    return Spreader(replicas, queue, RewardSlices(settings.tokens_by_tenant()), metrics)
+    with needing(["opentelemetry"], "PROCTOR_OTLP_ENDPOINT", "otel"):
+        from proctor_service.observe.tracing import Tracing
+    return Tracing(
+        settings.otlp_endpoint, settings.trace_share, service_version(), settings.advertise_url
+    )
 
 
-def _job_store(settings: Settings) -> JobStore[Any]:
-    return JobStore(settings.idempotency_seconds, settings.idempotency_mb * MEBIBYTE)
+def _sandbox_handler(core: Core, fleet: Fleet) -> SandboxHandler:
+    gradings = Gradings(core.machine, core.registry, core.rewards, core.gradings)
+    return SandboxHandler(core.machine, core.registry, gradings, job_store(core.settings), fleet)
 
 
 @contextlib.asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    parts: AppState = app.state.parts
+    parts: Parts = app.state.parts
     try:
         await parts.open()
         yield
@@ -329,31 +310,19 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         await parts.close()
 
 
-def _backend(settings: Settings, environments: Environments) -> Backend:
-    from proctor_service.backends import make_backend
+def make_server(app: FastAPI) -> Server:
+    """Return a server for an app of `build_app`."""
+    parts: Parts = app.state.parts
+    settings = parts.core.settings
+    in_this_process = settings.max_sandboxes if parts.holds_sandboxes else 0
 
-    return make_backend(settings, environments=environments)
+    def tell(port: int) -> None:
+        url = browser_url(settings, port)
+        for hear in parts.core.listening:
+            hear(url)
 
-
-def _default_environment(settings: Settings) -> BuiltEnvironment | None:
-    try:
-        return default_environment(settings)
-    except StartError:  # it is not asked for a second time
-        return None
-
-
-def _seen_in_sandboxes(settings: Settings, path: Path) -> bool:
-    from proctor_service.sandbox.local import seen_in_sandboxes
-
-    return seen_in_sandboxes(settings, path)
-
-
-def _warn_of_memory(settings: Settings) -> None:
-    """Logs how much memory the slots may want, where that is more than there is."""
-    if settings.backend == "local":
-        check = memory_check(settings, memory_room())
-        if not check.ok:
-            log.warning("%s; to mend: %s", check.detail, check.mend)
+    config = server_config(app, settings, in_this_process)
+    return Server(config, parts, tell)
 
 
 def serve(settings: Settings) -> None:
@@ -361,10 +330,10 @@ def serve(settings: Settings) -> None:
 
     Raises StartError if the service cannot start, StopError if a part of it failed to close.
     """
-    settings, no_journal = with_own_journal(settings, _seen_in_sandboxes)
-    app = build_app(settings)
+    app = build_app(settings, keeps_state=True)
+    parts: Parts = app.state.parts
     fields = None
-    if app.state.parts.tracing is not None:
+    if parts.tracing is not None:
         from proctor_service.observe.tracing import current_ids
 
         fields = current_ids
@@ -372,10 +341,11 @@ def serve(settings: Settings) -> None:
     for name, nearest in unknown_variables().items():
         meant = f"; did you mean {nearest}?" if nearest else ""
         log.warning("%s is no setting%s", name, meant)
-    _warn_of_memory(app.state.parts.settings)
-    if no_journal:
-        expected = "sqlite:////path/to/file, postgresql://… or off"
-        log.warning("no journal is kept: %s; set PROCTOR_JOURNAL to %s", no_journal, expected)
+    settings = parts.core.settings
+    if settings.backend == "local":
+        memory = memory_check(settings, memory_room())
+        if not memory.ok:
+            log.warning("%s; to mend: %s", memory.detail, memory.mend)
     server = make_server(app)
     spare_collector()
     try:

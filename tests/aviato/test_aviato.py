@@ -115,7 +115,7 @@ def test_a_fault_in_mid_batch_makes_no_wrong_reward(gateway: StandIn, name: str)
         errors = check(results, batch())
         # What was struck once is judged again; only what does not come back stays unjudged.
         assert errors == 0 or name in ("refused credentials", "a restart of the gateway")
-        service.until(lambda: service.parts.backend.census()["ready"] >= 8)
+        service.until(lambda: service.parts.core.machine.backend.census()["ready"] >= 8)
         assert check(judge(service, AFTERWARDS), AFTERWARDS) == 0
         with service.client() as client:
             metrics = client.get("/metrics").text

@@ -60,7 +60,7 @@ def service(gateway: StandIn, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 def backend_of(service: Service) -> AviatoBackend:
-    backend = service.parts.backend
+    backend = service.parts.core.machine.backend
     assert isinstance(backend, AviatoBackend)
     return backend
 

@@ -19,7 +19,7 @@ from aviato_gateway.stand_in import StandIn, has_other_users, stand_in
 from contract.rooms_for_tests import LIMITS, Ask, Place, asking
 from contract.stateful_questions import QUESTIONS, Rooms, py, sh
 from contract.stateful_questions import Question as StatefulQuestion
-from proctor_service.backends import doctor, make_backend
+from proctor_service.composition import doctor, make_backend
 from proctor_service.errors import FileRefused, SandboxEnded, SandboxLost, StartError
 from proctor_service.judge.run import message
 from proctor_service.sandbox.interface import Command, Job

@@ -87,7 +87,7 @@ def test_nobody_else_sees_it(
 
 def test_a_fault_of_ours_does_not_log_it(caplog: pytest.LogCaptureFixture) -> None:
     with running_service(Settings(tokens=TOKENS)) as service, service.client() as client:
-        service.app.state.parts.compat.serve = None
+        service.app.state.parts.feature("compat").handler.serve = None
         answer = client.post(path(BLUE), json=ASKED)
     assert answer.status_code == 500
     failed = [record for record in caplog.records if "failed" in record.getMessage()]

@@ -52,7 +52,7 @@ FAULTED: list[tuple[str, Any, Any]] = [
 def test_a_sandbox_that_is_lost_is_not_seen(
     service: Service, path: str, body: Any, said: str
 ) -> None:
-    backend = service.parts.backend
+    backend = service.parts.core.machine.backend
     assert isinstance(backend, LocalBackend)
     with asking(service, f"/compat/{path}", body) as asked:
         service.until(lambda: bool(backend.busy_slots()))

@@ -117,7 +117,7 @@ def test_what_takes_longer_than_its_client_waits_is_asked_for_again_and_goes_on(
         assert answer.status_code == 307
         assert answer.headers["location"] == "test_program?hold_seconds=0.2"
         with asking(service, path, BODY, follow_redirects=True) as asked:
-            service.until(lambda: not service.parts.compat._pending)
+            service.until(lambda: not service.parts.feature("compat").handler._pending)
             service.call(gate.open)
             assert asked.result().json()["results"] == [1, 1, 1]
     assert len(gate.entered) == 3
@@ -171,8 +171,8 @@ def patient() -> Iterator[Service]:
 def test_a_client_that_goes_away_leaves_nothing_behind(patient: Service) -> None:
     with patient.client() as client, pytest.raises(httpx.ReadTimeout):
         client.post(PATH, json=BODY, timeout=httpx.Timeout(WAIT_SECONDS, read=0.5))
-    patient.until(lambda: not patient.parts.compat.running and patient.parts.queue.busy == 0)
-    assert patient.parts.queue.queued == 0
+    patient.until(lambda: not patient.parts.core.running and patient.parts.core.queue.busy == 0)
+    assert patient.parts.core.queue.queued == 0
 
 
 def test_what_is_kept_for_clients_that_do_not_come_back_is_bounded() -> None:
@@ -182,5 +182,5 @@ def test_what_is_kept_for_clients_that_do_not_come_back_is_bounded() -> None:
         for number in range(4):
             body = BODY | {"program": f"{number}" * 300_000, "tests": ["assert a"]}
             assert client.post(f"{PATH}?hold_seconds=0.05", json=body).status_code == 307
-        service.until(lambda: len(service.parts.compat.running) == 3)
+        service.until(lambda: len(service.parts.core.running) == 3)
         service.call(gate.open)

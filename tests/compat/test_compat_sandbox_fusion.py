@@ -142,7 +142,7 @@ def test_a_failure_of_ours_is_a_504_and_never_a_sandbox_error(
 def test_a_fault_in_the_code_of_ours_is_a_504(
     service: Service, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service.parts.compat, "_runner", None)
+    monkeypatch.setattr(service.parts.feature("compat").handler, "_runner", None)
     assert client.post("/compat/run_code", json=VERL).status_code == 504
 
 
@@ -159,7 +159,7 @@ def test_what_is_not_done_in_time_goes_on_and_is_taken_up_by_the_retry(
     with asking(service, "/compat/run_code", VERL) as asked:
         service.call(inn.door.set)
         assert asked.result().json()["run_result"]["stdout"] == "printed"
-    service.until(lambda: not service.parts.compat.running)
+    service.until(lambda: not service.parts.core.running)
     assert len(inn.left) == 2
 
 
@@ -167,8 +167,8 @@ def test_a_client_that_goes_away_leaves_nothing_behind(service: Service, inn: Fa
     service.call(inn.door.clear)
     with service.client() as client, pytest.raises(httpx.ReadTimeout):
         client.post("/compat/run_code", json=VERL, timeout=httpx.Timeout(WAIT_SECONDS, read=0.5))
-    service.until(lambda: inn.coming == 0 and not service.parts.compat.running)
-    assert service.parts.queue.busy == 0
+    service.until(lambda: inn.coming == 0 and not service.parts.core.running)
+    assert service.parts.core.queue.busy == 0
 
 
 def test_a_full_queue_is_waited_for(inn: FakeBackend) -> None:
@@ -180,7 +180,7 @@ def test_a_full_queue_is_waited_for(inn: FakeBackend) -> None:
             asking(service, "/compat/run_code", bodies[0]) as first,
             asking(service, "/compat/run_code", bodies[1]) as second,
         ):
-            service.until(lambda: service.parts.queue.queued == 1)
+            service.until(lambda: service.parts.core.queue.queued == 1)
             late = client.post("/compat/run_code?hold_seconds=0.3", json=bodies[2])
             assert late.status_code == 504
             service.call(inn.door.set)

@@ -92,7 +92,7 @@ def test_what_the_playground_judged_is_in_the_journal(shown: Window, open_servic
     shown.submit("Judge")
     link = page.get_by_role("region", name="Result").get_by_role("link")
     expect(page.get_by_role("region", name="Result")).to_contain_text("passed")
-    journal = open_service.parts.journal
+    journal = open_service.parts.feature("journal").recorder
     assert journal is not None
     open_service.until(lambda: journal.unwritten == 0)
     with page.expect_navigation() as navigation:

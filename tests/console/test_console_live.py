@@ -34,7 +34,7 @@ def judge(service: Service, job: str, count: int = 1) -> None:
     with service.client() as client:
         sources = [f"{job} = {number}" for number in range(count)]
         assert client.post("/reward", json=exec_request(*sources, job=job)).status_code == 200
-    journal = service.parts.journal
+    journal = service.parts.feature("journal").recorder
     assert journal is not None
     service.until(lambda: journal.unwritten == 0)
 

@@ -13,8 +13,8 @@ from typing import Any, Concatenate, ParamSpec
 from event_loop import given_first
 from time_factor import TIME_FACTOR
 
-from proctor_service.backends import make_backend
 from proctor_service.codec.values import decode, loads
+from proctor_service.composition import make_backend
 from proctor_service.judge.run import Run, message, run, run_calls
 from proctor_service.sandbox.interface import DEFAULT, Backend, Limits, Sandbox
 from proctor_service.settings import Settings

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from contract.rooms_for_tests import LIMITS, Ask, Place, asked, asking, in_place
-from proctor_service.backends import make_backend
 from proctor_service.codec.values import dumps, encode
+from proctor_service.composition import make_backend
 from proctor_service.errors import SandboxLost
 from proctor_service.judge.run import message, run_calls
 from proctor_service.sandbox.interface import DEFAULT, Job

@@ -17,7 +17,7 @@ from waits import WAIT_SECONDS
 
 from contract.stateful_questions import QUESTIONS, Question, Rooms, py, sh
 from contract.test_contract_ordinary_user import as_ordinary_user
-from proctor_service.backends import make_backend
+from proctor_service.composition import make_backend
 from proctor_service.errors import FileRefused, SandboxLost, SandboxUnavailable
 from proctor_service.guest.session import file_operations as guest
 from proctor_service.sandbox import file_operations

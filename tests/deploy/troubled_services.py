@@ -23,10 +23,9 @@ from pydantic import SecretStr
 
 from deploy.prometheus_server import Target
 from fault_rig.programs import RedisServer, redis_server
-from proctor_service.backends import make_backend
+from proctor_service.composition import all_graders, make_backend
 from proctor_service.errors import SandboxLost
 from proctor_service.features.journal import recorder
-from proctor_service.graders import all_graders
 from proctor_service.judge.judge import Judge
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Sandboxes, Traits

@@ -274,7 +274,7 @@ def test_ctrl_c_leaves_no_sandbox(service: Service, phase: str, program: str) ->
         assert worker.stdout is not None
         assert worker.stdout.readline() == "go\n"
         if phase == "creating":
-            service.until(lambda: service.parts.registry.census()["running"] >= 5)
+            service.until(lambda: service.parts.core.registry.census()["running"] >= 5)
         worker.send_signal(signal.SIGINT)
         _, said = worker.communicate(timeout=WAIT_SECONDS)
     assert said.rstrip().endswith("KeyboardInterrupt")
@@ -400,7 +400,7 @@ def test_leaving_a_rollout_ends_it(service: Service) -> None:
         agent = {"kind": "refine", "max_attempts": 1}
         with client.rollout_stream(tasks, policy=policy, agent=agent) as trajectories:
             assert next(trajectories).task_id == "now"
-        service.until(lambda: service.parts.registry.census()["running"] == 0)
+        service.until(lambda: service.parts.core.registry.census()["running"] == 0)
 
 
 def test_a_policy_that_no_rollout_may_ask(service: Service, kind: Kind) -> None:

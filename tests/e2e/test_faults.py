@@ -88,7 +88,7 @@ def idle_holdings(backend: LocalBackend, slots: int, others: frozenset[str]) -> 
 
 
 def test_rewards_in_a_row_leave_nothing(service: Service, others: frozenset[str]) -> None:
-    backend = service.parts.backend
+    backend = service.parts.core.machine.backend
     assert isinstance(backend, LocalBackend)
     slots = sum(backend.census().values())
     judge(service, submissions(SQUARE, 200))
@@ -104,7 +104,7 @@ def test_rewards_in_a_row_leave_nothing(service: Service, others: frozenset[str]
 
 
 def test_a_killed_forkserver_is_replaced_and_no_reward_is_wrong(service: Service) -> None:
-    backend = service.parts.backend
+    backend = service.parts.core.machine.backend
     assert isinstance(backend, LocalBackend)
     items = submissions(SLOW_SQUARE, 60) + submissions(WRONG, 60)
     killed = 0

@@ -30,7 +30,7 @@ ENDLESS = "while True: pass"
 
 
 def local(service: Service) -> LocalBackend:
-    backend = service.parts.backend
+    backend = service.parts.core.machine.backend
     assert isinstance(backend, LocalBackend)
     return backend
 

@@ -65,7 +65,7 @@ def observations(trajectory: Row) -> list[str]:
 
 def left_behind(service: Service) -> dict[str, int]:
     """The stateful sandboxes that are not over."""
-    census = service.call(service.parts.registry.census)
+    census = service.call(service.parts.core.registry.census)
     return {status: census[status] for status in ("pending", "running")}
 
 
@@ -177,10 +177,10 @@ def test_a_client_that_disappears_ends_its_rollouts(
         ):
             server.wait_for(20)
             assert left_behind(service)["running"] == 10
-        service.until(lambda: not service.parts.rollouts.running)
-        service.until(lambda: service.parts.registry.census()["running"] == 0)
+        service.until(lambda: not service.parts.core.running)
+        service.until(lambda: service.parts.core.registry.census()["running"] == 0)
         asked = len(server.received)
-        assert service.parts.queue.busy == 0
+        assert service.parts.core.queue.busy == 0
     assert asked == 20
 
 

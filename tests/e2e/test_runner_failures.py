@@ -16,8 +16,7 @@ from optional_programs import skip_without
 from shared_judging import shared_judge
 
 from proctor_client.wire import ExecGrader
-from proctor_service.backends import make_backend
-from proctor_service.graders import all_graders
+from proctor_service.composition import all_graders, make_backend
 from proctor_service.judge.judge import Judge
 from proctor_service.judge.run import RunnerFailed
 from proctor_service.judge.submission import Submission

@@ -213,7 +213,7 @@ def test_rewards_are_judged_while_sandboxes_are_kept(client: httpx.Client) -> No
 
 
 def test_commands_that_sleep_keep_no_reward_waiting(service: Service, room: Room) -> None:
-    many = 3 * service.parts.queue.slots
+    many = 3 * service.parts.core.queue.slots
     with ThreadPoolExecutor(many) as pool, service.client() as other:
         body = {"command": ["sleep", "1000"], "timeout_seconds": 1000}
         asked = [pool.submit(room.client.post, f"{room.url}/exec", json=body) for _ in range(many)]
@@ -236,9 +236,9 @@ def test_a_stream_that_nobody_reads_keeps_nobody_waiting(
         )
         with socket.create_connection((address.host, address.port), WAIT_SECONDS) as connection:
             connection.sendall(head.encode() + body)
-            registry = service.parts.registry
+            registry = service.parts.core.registry
             service.until(lambda: registry.find("local", opened.id).execs.total() == 1)
-            assert service.parts.queue.busy == 0
+            assert service.parts.core.queue.busy == 0
             read = b""
             while not read.endswith(b"\r\n0\r\n\r\n"):
                 read += connection.recv(1 << 20)
@@ -351,7 +351,7 @@ def test_a_sandbox_past_its_ttl_is_gone(service: Service, client: httpx.Client) 
     opened = Room(client, ttl_seconds=10)
     opened.shell("sleep 8765 &")
     service.until(lambda: any("sleep 8765" in line for line in command_lines()))
-    service.until(lambda: service.parts.registry.find("local", opened.id).over)
+    service.until(lambda: service.parts.core.registry.find("local", opened.id).over)
     service.until(lambda: not any("sleep 8765" in line for line in command_lines()))
     answer = client.get(opened.url).json()
     assert (answer["status"], answer["message"]) == ("stopped", "its ttl of 10 s passed")

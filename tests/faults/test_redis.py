@@ -90,7 +90,7 @@ def test_what_a_replica_had_judged_when_it_died_stands(redis: RedisServer) -> No
                 )
                 await asyncio.to_thread(service.until, lambda: len(gate.entered) == 3)
                 service.call(lambda: gate.release("y"))
-                [batch] = service.parts.handler.running
+                [batch] = service.parts.core.running
                 await asyncio.to_thread(service.until, lambda: bool(batch.finished(0, 1)))
                 await asyncio.to_thread(first.kill)
                 await asyncio.gather(asked, return_exceptions=True)
@@ -142,7 +142,7 @@ def test_two_bodies_with_one_key_never_get_each_others_results(redis: RedisServe
                 for replica, source in ((first, "a0"), (second, "b1")):
                     service = replica.service
                     service.call(partial(gate.release, source))
-                    [batch] = service.parts.handler.running
+                    [batch] = service.parts.core.running
                     await asyncio.to_thread(service.until, partial(_has_any, batch))
                 for replica, source in ((first, "a1"), (second, "b0")):
                     replica.service.call(partial(gate.release, source))

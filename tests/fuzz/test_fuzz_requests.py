@@ -63,7 +63,7 @@ class Bench:
 
     def sandbox_id(self) -> str:
         """A sandbox that lives; those that the fuzzer made are stopped when there are many."""
-        if self.service.parts.registry.census().get("running", 0) > 20:
+        if self.service.parts.core.registry.census().get("running", 0) > 20:
             for each in self.client.get("/sandboxes").json()["sandboxes"]:
                 self.client.delete(f"/sandboxes/{each['id']}?missing_ok=true")
         found = self.client.get(f"/sandboxes/{self.living or 'none'}")
@@ -173,7 +173,7 @@ def test_afterwards_nothing_is_left_and_the_service_is_well(bench: Bench) -> Non
     parts = bench.service.parts
     bench.sender.close()
     bench.service.until(
-        lambda: not (parts.queue.busy or parts.handler.running or parts.compat.running)
+        lambda: not (parts.core.queue.busy or parts.core.running or parts.core.running)
     )
     answer = bench.client.post(
         "/reward", json={"submissions": [{"completion": "x = 1"}], "grader": {"kind": "exec"}},

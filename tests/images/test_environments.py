@@ -254,7 +254,7 @@ def test_the_metrics_tell_them_apart(client: httpx.Client) -> None:
 
 
 def environments_in_use(service: Service) -> tuple[str, ...]:
-    backend = service.parts.backend
+    backend = service.parts.core.machine.backend
     assert isinstance(backend, LocalBackend)
     return backend.environments()
 
@@ -275,7 +275,7 @@ def test_a_killed_zygote_and_fork_server_cost_no_verdict(settings: dict[str, Any
         running_service(Settings(slots=2, workers=0, **settings), judge=None) as service,
         service.client() as client,
     ):
-        backend = service.parts.backend
+        backend = service.parts.core.machine.backend
         assert isinstance(backend, LocalBackend)
         for number in range(6):
             [result] = judged(

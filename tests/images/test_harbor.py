@@ -43,7 +43,7 @@ def client(service: Service) -> Iterator[httpx.Client]:
 
 def left(service: Service) -> int:
     """The stateful sandboxes that are not over."""
-    census = service.call(service.parts.registry.census)
+    census = service.call(service.parts.core.registry.census)
     return int(census["pending"] + census["running"])
 
 

@@ -52,7 +52,7 @@ def reward(service: Service) -> None:
     with service.client() as client:
         answer = client.post("/reward", json=exec_request("x = 1"))
         assert answer.json()["results"][0]["reward"] == 1.0
-    journal = service.parts.journal
+    journal = service.parts.feature("journal").recorder
     assert journal is not None
     service.until(lambda: journal.unwritten == 0)
 
@@ -179,7 +179,7 @@ def test_so_many_questions_wait(service: Service, monkeypatch: pytest.MonkeyPatc
 
 
 def questions_of(service: Service) -> Questions:
-    found = service.parts.records._questions
+    found = service.parts.feature("journal").handler._questions
     assert found is not None
     return found
 

@@ -51,7 +51,7 @@ def client(service: Service) -> Iterator[httpx.Client]:
 
 
 def written(service: Service) -> None:
-    journal = service.parts.journal
+    journal = service.parts.feature("journal").recorder
     assert journal is not None
     service.until(lambda: journal.unwritten == 0)
 

@@ -18,7 +18,7 @@ SLOW_TO_COMPILE = (
 )
 def test_usage_has_the_time_of_the_compiler(grader: dict[str, object]) -> None:
     with running_service(judge=None) as service, service.client() as client:
-        if "c" not in service.parts.backend.traits.languages:
+        if "c" not in service.parts.core.machine.backend.traits.languages:
             pytest.skip("no C compiler is installed")
         submission = {"completion": SLOW_TO_COMPILE, "language": "c", "grader": grader}
         limits = {"cpu_seconds": 60, "wall_seconds": 60}

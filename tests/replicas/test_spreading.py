@@ -25,7 +25,8 @@ from pydantic import SecretStr
 from proctor_client import Client
 from proctor_client.wire import Failure
 from proctor_service.errors import InvalidTask, SandboxLost
-from proctor_service.features.replicas import FORWARDED, spreading
+from proctor_service.features.replicas import spreading
+from proctor_service.features.replicas.forwarding import FORWARDED
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Sandboxes, Usage
 from proctor_service.scheduling.queue import FairQueue
@@ -111,7 +112,7 @@ def slow_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def away(replica: Replica) -> int:
-    return replica.service.parts.queue.handover.away
+    return replica.service.parts.core.queue.handover.away
 
 
 # ---------------------------------------------------------------- what goes to peers
@@ -175,7 +176,7 @@ def _judged(replica: Replica) -> int:
 
 
 def _items(replica: Replica, outcome: str) -> int:
-    registry = replica.service.parts.metrics.registry
+    registry = replica.service.parts.core.metrics.registry
     found = registry.get_sample_value("proctor_slice_items_total", {"outcome": outcome})
     return int(found or 0)
 
@@ -220,8 +221,8 @@ def test_what_a_peer_has_sent_is_never_handed_on() -> None:
         fleet(2, judges=[gate, there], slots=1) as (first, _),
         asked(first, body, **marked) as answer,
     ):
-        settled(first, lambda: first.service.parts.queue.queued == COUNT - 1)
-        assert first.service.parts.queue.handover.portable == 0
+        settled(first, lambda: first.service.parts.core.queue.queued == COUNT - 1)
+        assert first.service.parts.core.queue.handover.portable == 0
         first.service.call(gate.open)
         assert len(answer.result()) == COUNT
     assert there.sources == []
@@ -230,7 +231,7 @@ def test_what_a_peer_has_sent_is_never_handed_on() -> None:
 def test_a_fleet_that_does_not_spread_judges_alone() -> None:
     there = Noted()
     with fleet(2, judges=[passes, there], slots=1, spread=False) as (first, _):
-        assert first.service.parts.spreader is None
+        assert first.service.parts.feature("replicas").spreader is None
         assert len(post(first, exec_request(*sources()))) == COUNT
     assert there.sources == []
 
@@ -265,7 +266,7 @@ def test_a_peer_that_drains_hands_back_what_waits_there(monkeypatch: pytest.Monk
     body = exec_request(*sources())
     with fleet(2, judges=[gate, there], slots=1) as (first, peer), asked(first, body) as answer:
         settled(first, lambda: away(first) > 1 and bool(there.entered))
-        draining = peer.service.parts.queue.drain()
+        draining = peer.service.parts.core.queue.drain()
         asyncio.run_coroutine_threadsafe(draining, peer.service.loop).result()
         settled(first, lambda: away(first) == 1)
         first.service.call(gate.open)
@@ -337,8 +338,8 @@ def test_the_work_at_peers_ends_with_the_client() -> None:
         with first.client.stream("POST", "/reward", json=exec_request(*sources()), headers=NDJSON):
             settled(first, lambda: there.entered != [])
         settled(peer, lambda: there.cancelled == there.entered)
-        settled(peer, lambda: peer.service.parts.queue.queued == 0)
-        settled(first, lambda: away(first) == 0 and first.service.parts.queue.queued == 0)
+        settled(peer, lambda: peer.service.parts.core.queue.queued == 0)
+        settled(first, lambda: away(first) == 0 and first.service.parts.core.queue.queued == 0)
         assert metric(first, 'proctor_slices_total{outcome="given_up"}') >= 1
 
 
@@ -361,7 +362,7 @@ def test_a_tenants_slots_count_over_the_fleet() -> None:
         "slots": 2,
     }
     with fleet(2, judges=[gate, there], **settings) as (first, peer):
-        queue = first.service.parts.queue
+        queue = first.service.parts.core.queue
         with asked(first, exec_request(*sources()), Authorization="Bearer token-a") as answer:
             settled(first, lambda: len(gate.entered) == 2 and queue.handover.away == 1)
             settled(peer, lambda: len(there.entered) == 1)
@@ -481,7 +482,7 @@ def test_many_requests_at_once_are_all_answered() -> None:
             list(pool.map(send, range(24)))
         assert found == {1.0: 24 * 60}
         for replica in replicas:
-            queue = replica.service.parts.queue
+            queue = replica.service.parts.core.queue
             settled(replica, partial(_is_idle, queue))
             assert queue.queued == 0
 

@@ -25,7 +25,7 @@ def test_health_and_capacity_answer_while_a_large_batch_runs() -> None:
     with running_service(Settings(slots=2), judge=gate) as service, service.client() as client:
         body = exec_request(*[str(number) for number in range(2000)])
         with asking(service, "/reward", body):
-            service.until(lambda: service.parts.queue.queued == 1998)
+            service.until(lambda: service.parts.core.queue.queued == 1998)
             assert client.get("/healthz").json()["status"] == "ok"
             assert client.get("/readyz").json()["status"] == "ready"
             capacity = wire.Capacity.model_validate(client.get("/capacity").json())
@@ -139,7 +139,7 @@ def test_a_job_that_is_not_seen_any_more_makes_room() -> None:
 
 def test_two_apps_share_no_metrics() -> None:
     first, second = (build_app(Settings(), NoBackend(), passes) for _ in range(2))
-    assert first.state.parts.metrics.registry is not second.state.parts.metrics.registry
+    assert first.state.parts.core.metrics.registry is not second.state.parts.core.metrics.registry
 
 
 def examples_of(operation: dict[str, Any]) -> list[Any]:

@@ -49,7 +49,7 @@ def test_a_repeated_request_gets_the_first_ones_answer_in_either_form() -> None:
 def test_work_goes_on_without_its_client_and_the_retry_joins_it() -> None:
     gate = Gate()
     with running_service(Settings(slots=1), judge=gate) as service:
-        body, jobs = exec_request("a", "b"), service.parts.handler.running
+        body, jobs = exec_request("a", "b"), service.parts.core.running
         hang_up_on(service, body, gate)
         service.until(lambda: not any(job._readers for job in jobs))
         with asking(service, "/reward", body, headers=KEY) as retry:
@@ -67,7 +67,7 @@ def test_orphaned_work_ends_after_a_while_and_the_retry_judges_the_rest() -> Non
         body = exec_request("a", "b", cache=False)
         service.call(lambda: gate.release("a"))
         hang_up_on(service, body, gate)
-        service.until(lambda: not service.parts.handler.running)
+        service.until(lambda: not service.parts.core.running)
         assert gate.cancelled == ["b"]
         service.call(gate.open)
         answer = post(client, body).json()

@@ -317,7 +317,7 @@ def test_a_bug_in_a_route_is_a_500_that_tells_nothing(
     async def broken(*_: Any) -> None:
         raise RuntimeError("secret")
 
-    monkeypatch.setattr(type(service.parts.handler), "handle", broken)
+    monkeypatch.setattr(type(service.parts.core.rewards), "handle", broken)
     answer = client.post("/reward", json=exec_request("x"))
     assert (answer.status_code, problem(answer).reason) == (500, "internal")
     assert "secret" not in answer.text

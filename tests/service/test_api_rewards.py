@@ -289,11 +289,11 @@ def test_a_client_that_goes_away_ends_its_work(headers: dict[str, str]) -> None:
     with running_service(Settings(slots=2), judge=gate) as service:
         sources = [str(number) for number in range(200)]
         with hanging_up(service, "/reward", exec_request(*sources), **headers):
-            service.until(lambda: service.parts.queue.queued == 198)
-        service.until(lambda: not service.parts.handler.running)
+            service.until(lambda: service.parts.core.queue.queued == 198)
+        service.until(lambda: not service.parts.core.running)
         assert gate.entered == ["0", "1"]
         assert sorted(gate.cancelled) == ["0", "1"]
-        assert (service.parts.queue.busy, service.parts.queue.queued) == (0, 0)
+        assert (service.parts.core.queue.busy, service.parts.core.queue.queued) == (0, 0)
 
 
 def test_identical_work_is_judged_once() -> None:

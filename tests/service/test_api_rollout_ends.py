@@ -76,7 +76,7 @@ def test_what_waits_for_its_turn_has_the_same_deadline() -> None:
     with playing(lambda asked: hangs, Settings(max_rollouts=1)) as (server, service, client):
         body = request(server.url, trajectories_per_task=3, deadline_seconds=8)
         answer = ask(client, body)
-        assert service.parts.rollouts.running == frozenset()
+        assert service.parts.core.running == frozenset()
     assert reasons(answer) == ["deadline"] * 3
     assert len(server.received) == 1
 
@@ -94,9 +94,9 @@ def test_a_client_that_goes_away_ends_its_trajectories(headers: dict[str, str]) 
         with client.stream("POST", "/rollout", json=body, headers=headers):
             server.wait_for(4)
             service.until(lambda: len(gate.entered) == 4)
-        service.until(lambda: not service.parts.rollouts.running)
+        service.until(lambda: not service.parts.core.running)
         assert len(gate.cancelled) == 4
-        assert service.parts.queue.busy == 0
+        assert service.parts.core.queue.busy == 0
         service.call(gate.open)
         assert reasons(ask(client, request(server.url, task("b")))) == ["passed"]
     assert len(server.received) == 5

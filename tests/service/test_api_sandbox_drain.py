@@ -17,7 +17,7 @@ def test_a_draining_service_finishes_commands_and_takes_none() -> None:
         asked = pool.submit(hotel.exec, sandbox, "wait", "a")
         service.until(lambda: bool(guest.waiting))
         hotel.sigterm()
-        service.until(lambda: service.parts.queue.draining)
+        service.until(lambda: service.parts.core.queue.draining)
         with service.client() as client:
             url = f"/sandboxes/{sandbox}"
             for answer in (
@@ -46,9 +46,9 @@ def test_a_draining_service_hands_back_what_waits_to_be_graded() -> None:
             for each in ids
         ]
         parts = hotel.service.parts
-        gradings = parts.sandboxes._gradings.queue
+        gradings = parts.core.gradings
         hotel.service.until(
-            lambda: (gradings.queued, parts.queue.queued, judge.entered) == (2, 1, 1)
+            lambda: (gradings.queued, parts.core.queue.queued, judge.entered) == (2, 1, 1)
         )
         hotel.sigterm()
         hotel.service.until(lambda: sum(each.done() for each in asked) == 3)

@@ -126,7 +126,7 @@ def test_a_client_that_hangs_up_ends_its_command(
     with hanging_up(hotel.service, f"/sandboxes/{sandbox}/exec", {"command": command}, **headers):
         hotel.service.until(lambda: bool(hotel.guest.waiting))
     hotel.service.until(lambda: hotel.guest.cancelled == ["said"])
-    hotel.service.until(lambda: hotel.service.parts.queue.busy == 0)
+    hotel.service.until(lambda: hotel.service.parts.core.queue.busy == 0)
     hotel.service.until(lambda: not hotel.service.server.server_state.tasks)
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
     found = hotel.client.get(f"/sandboxes/{sandbox}").json()
@@ -192,4 +192,4 @@ def test_many_threads_use_one_sandbox_while_it_is_stopped(
     assert set(codes) <= {200, 410}
     for each in found:
         assert each.result() == sorted(each.result())  # once it is over, it stays over
-    assert hotel.service.parts.queue.busy == 0
+    assert hotel.service.parts.core.queue.busy == 0

@@ -77,7 +77,7 @@ def test_a_file_that_is_too_large_or_has_no_room_is_refused(
 def test_a_ttl_does_not_pass_in_the_middle_of_an_upload(hotel: ServerUnderTest) -> None:
     clock = hotel.create(ttl_seconds=3)["id"]
     sandbox = hotel.create(ttl_seconds=2.5)["id"]
-    registry = hotel.service.parts.registry
+    registry = hotel.service.parts.core.registry
 
     def slowly() -> Iterator[bytes]:
         yield b"a"
@@ -98,7 +98,9 @@ def test_a_sandbox_that_is_stopped_in_the_middle_of_an_upload(
 ) -> None:
     def stopping() -> Iterator[bytes]:
         yield b"a"
-        hotel.service.until(lambda: hotel.service.parts.registry.find("local", sandbox)._uses == 1)
+        hotel.service.until(
+            lambda: hotel.service.parts.core.registry.find("local", sandbox)._uses == 1
+        )
         with hotel.service.client() as other:
             other.delete(f"/sandboxes/{sandbox}")
         yield b"b"

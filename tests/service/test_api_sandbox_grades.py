@@ -69,7 +69,7 @@ def test_few_gradings_at_once_hold_the_files_of_a_sandbox() -> None:
     with serving(judge, slots=1) as hotel, ThreadPoolExecutor(10) as pool:
 
         def cancel_all() -> None:
-            for batch in hotel.service.parts.handler.running:
+            for batch in hotel.service.parts.core.running:
                 batch.cancel("test")
 
         ids = [hotel.create(files={"solution.py": ""})["id"] for _ in range(10)]
@@ -77,7 +77,7 @@ def test_few_gradings_at_once_hold_the_files_of_a_sandbox() -> None:
             pool.submit(hotel.client.post, f"/sandboxes/{each}/grade", json={"grader": EXEC_GRADER})
             for each in ids
         ]
-        gradings = hotel.service.parts.sandboxes._gradings.queue
+        gradings = hotel.service.parts.core.gradings
         hotel.service.until(lambda: gradings.queued == 8 and judge.entered == 1)
         assert sum(guest.snapshots for guest in hotel.inn.guests) == 2
         for each in ids:
@@ -108,11 +108,11 @@ def test_a_client_that_hangs_up_ends_its_grading() -> None:
     judge = Held()
     with serving(judge) as hotel:
         sandbox = hotel.create(files={"solution.py": ""})["id"]
-        kept = hotel.service.parts.registry.find("local", sandbox)
+        kept = hotel.service.parts.core.registry.find("local", sandbox)
         url = f"/sandboxes/{sandbox}/grade"
         with hanging_up(hotel.service, url, {"grader": EXEC_GRADER}):
             hotel.service.until(lambda: judge.entered == 1)
             assert kept._uses == 1
         hotel.service.until(lambda: judge.cancelled == 1)
         hotel.service.until(lambda: kept._uses == 0)
-        assert not hotel.service.parts.handler.running
+        assert not hotel.service.parts.core.running

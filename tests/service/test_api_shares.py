@@ -29,7 +29,7 @@ def bearer(name: str) -> dict[str, str]:
 
 def entered_in_turn(service: Service, gate: Gate, bodies: list[dict[str, Any]]) -> list[str]:
     """The order in which the first of each body ran: one slot, and the first body holds it."""
-    queue = service.parts.queue
+    queue = service.parts.core.queue
 
     def taken(count: int) -> bool:
         return queue.busy + queue.queued == count
@@ -68,7 +68,7 @@ def test_a_tenants_quota_of_slots_is_for_that_tenant() -> None:
         ):
             service.until(lambda: len(gate.entered) == 3)
             assert sorted(gate.entered) == ["a1", "b1", "b2"]
-            assert service.parts.queue.queued == 2
+            assert service.parts.core.queue.queued == 2
             service.call(gate.open)
         assert len(gate.entered) == 5
 
@@ -94,7 +94,7 @@ def test_what_could_not_begin_in_time_is_a_429_and_is_asked_only_of_what_needs_a
         asked.append((whose, priority))
         raise Busy("its turn would come in about 99 s, after its deadline", 39.0)
 
-    monkeypatch.setattr(service.parts.queue, "check_deadline", late)
+    monkeypatch.setattr(service.parts.core.queue, "check_deadline", late)
     answer = client.post("/reward", json=exec_request("x", job="j", priority="evaluation"))
     assert problem(answer, 429, "busy").retry_after_seconds == 39.0
     assert answer.headers["retry-after"] == "39"

@@ -17,7 +17,9 @@ from scripted_sandboxes import FakeBackend
 from waits import WAIT_SECONDS
 
 from proctor_service.errors import StartError
-from proctor_service.features.replicas import FORWARDED, Identity, forwarding
+from proctor_service.features.replicas import forwarding
+from proctor_service.features.replicas.forwarding import FORWARDED
+from proctor_service.features.replicas.identity import Identity
 from proctor_service.http import body
 from proctor_service.settings import Settings
 
@@ -239,7 +241,7 @@ def test_an_id_that_was_made_up_leads_nowhere() -> None:
             problem(first.client.get(f"/sandboxes/{made_up}"), 500, "sandbox_lost")
         for made_up in ("sb_1", "sb_" + "g" * 32, Identity(first.url).new_id() + "0"):
             problem(first.client.get(f"/sandboxes/{made_up}"), 404, "sandbox_not_found")
-        own = first.service.parts.replicas.identity
+        own = first.service.parts.feature("replicas").replicas.identity
         problem(second.client.get(f"/sandboxes/{own.new_id()}"), 404, "sandbox_not_found")
         with pytest.raises(BlockingIOError):
             stranger.accept()

@@ -9,8 +9,8 @@ from collections.abc import Collection
 import pytest
 
 from proctor_service.errors import StartError
-from proctor_service.features.replicas import Identity, Peers, base_url
-from proctor_service.features.replicas.identity import address_in, address_of
+from proctor_service.features.replicas.identity import Identity, address_in, address_of
+from proctor_service.features.replicas.peers import Peers, base_url
 
 OWN = "http://10.0.0.1:8080"
 

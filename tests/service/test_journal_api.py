@@ -65,7 +65,7 @@ class World:
 
     def written(self) -> None:
         """Wait until all records are in the database."""
-        journal = self.service.parts.journal
+        journal = self.service.parts.feature("journal").recorder
         assert journal is not None
         self.service.until(lambda: journal.unwritten == 0)
 

@@ -11,10 +11,10 @@ import pytest
 from command_line import forget_settings, proctor
 from fastapi import FastAPI
 from journals import Evaluated, written
+from proctor_service.optional import with_own_journal
 from pydantic import SecretStr
 
 import proctor_service.app
-from proctor_service.optional import with_own_journal
 from proctor_service.sandbox.local import seen_in_sandboxes
 from proctor_service.settings import Settings
 from proctor_service.settings.state_folder import (
@@ -207,7 +207,7 @@ def test_a_service_starts_without_a_journal_and_says_why(
     [told] = [line for line in caplog.messages if "journal" in line]
     assert told.startswith("no journal is kept: neither HOME nor XDG_STATE_HOME names a folder; ")
     assert "set PROCTOR_JOURNAL to sqlite:////path/to/file, postgresql://… or off" in told
-    assert [app.state.parts.journal is None for app in apps] == [False, True]
+    assert [app.state.parts.feature("journal").recorder is None for app in apps] == [False, True]
 
 
 # ------------------------------------------------------------ commands

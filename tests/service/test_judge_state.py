@@ -12,7 +12,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from proctor_client.wire import ExecGrader, Grader
-from proctor_service.graders import all_graders
+from proctor_service.composition import all_graders
 from proctor_service.judge.judge import Judge
 from proctor_service.judge.run import RunnerFailed, Unfit, room_for, run, with_files
 from proctor_service.judge.submission import Judgement, Submission

@@ -20,8 +20,8 @@ from proctor_client.wire import (
     Integrity,
     PytestGrader,
 )
+from proctor_service.composition import all_graders
 from proctor_service.errors import SandboxLost
-from proctor_service.graders import all_graders
 from proctor_service.judge.control.second_run import PASSES_WRONG_TESTS
 from proctor_service.judge.judge import Judge
 from proctor_service.judge.submission import Judgement, Submission

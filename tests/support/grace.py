@@ -10,9 +10,9 @@ from contextlib import contextmanager, suppress
 import pytest
 from waits import WAIT_SECONDS
 
-from proctor_service import lifecycle
+from proctor_service import app
+from proctor_service.app import Parts
 from proctor_service.http import server
-from proctor_service.lifecycle import AppState
 
 _ANSWERING_SECONDS = 2 * WAIT_SECONDS
 _LOOK_SECONDS = 0.01
@@ -43,9 +43,9 @@ def grace_period() -> Iterator[Grace]:
     The answers that follow the period have ample time, however slow the machine is.
     """
     grace = Grace()
-    work_ends = AppState._work_ends
+    work_ends = Parts._work_ends
 
-    async def ends(parts: AppState, seconds: float) -> bool:
+    async def ends(parts: Parts, seconds: float) -> bool:
         if seconds <= _ANSWERING_SECONDS:
             return await work_ends(parts, seconds)
         working = asyncio.create_task(work_ends(parts, seconds))
@@ -60,7 +60,7 @@ def grace_period() -> Iterator[Grace]:
                     await task
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(AppState, "_work_ends", ends)
-        for module in (lifecycle, server):
+        patch.setattr(Parts, "_work_ends", ends)
+        for module in (app, server):
             patch.setattr(module, "ANSWERING_SECONDS", _ANSWERING_SECONDS)
         yield grace

@@ -19,11 +19,10 @@ import uvicorn.server
 from fastapi import FastAPI
 from waits import WAIT_SECONDS
 
-from proctor_service.app import Server, build_app, make_server
+from proctor_service.app import Parts, Server, build_app, make_server
 from proctor_service.evaluate import Judge
 from proctor_service.http import server as server_module
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.lifecycle import AppState
 from proctor_service.sandbox.interface import (
     DEFAULT,
     Backend,
@@ -85,7 +84,7 @@ class Service:
 
     url: str
     app: FastAPI
-    parts: AppState
+    parts: Parts
     server: Server
     loop: asyncio.AbstractEventLoop
     thread: threading.Thread
@@ -105,7 +104,7 @@ class Service:
     def drain(self) -> None:
         """Begins the drain, as the signal does, and waits until it has begun."""
         self.call(lambda: self.server.handle_exit(signal.SIGTERM, None))
-        self.until(lambda: self.parts.queue.draining)
+        self.until(lambda: self.parts.core.queue.draining)
 
     def until(self, condition: Callable[[], bool], *, pause_seconds: float = 0) -> None:
         """Waits until the condition holds, looking at every turn of the service's loop.

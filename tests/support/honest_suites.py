@@ -11,7 +11,7 @@ from typing import Any
 from state_judging import LIMITS, Places
 
 from proctor_client.wire import AssertsGrader, CommandGrader, ExecGrader, Grader, PytestGrader
-from proctor_service.graders import all_graders
+from proctor_service.composition import all_graders
 from proctor_service.judge.control.graders import changed_grader
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.settings.languages import LANGUAGES

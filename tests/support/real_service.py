@@ -13,8 +13,7 @@ import pytest
 from harness import Service, running_service
 from state_judging import GLUED, Ask, Places
 
-from proctor_service.backends import make_backend
-from proctor_service.graders import all_graders
+from proctor_service.composition import all_graders, make_backend
 from proctor_service.judge.judge import Judge
 from proctor_service.settings import Settings
 from proctor_service.settings.languages import LANGUAGES

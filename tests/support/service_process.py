@@ -145,7 +145,7 @@ class ServiceProcess:
 
 def judge_processes(service_pid: int) -> list[int]:
     """The judge processes of a service, or of the services in this process."""
-    return processes_of(service_pid, "proctor_service.features.replicas.judge_processes")
+    return processes_of(service_pid, "proctor_service.cli.judge_process")
 
 
 def processes_of(service_pid: int, module: str) -> list[int]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from proctor_client.wire import AssertsGrader
-from proctor_service.backends import make_backend
+from proctor_service.composition import make_backend
 from proctor_service.judge.analysis.levels import Analysis, TestSource
 from proctor_service.judge.graders import in_process
 from proctor_service.judge.submission import Judgement, Submission

@@ -10,8 +10,8 @@ import sys
 import time
 from typing import Any
 
+from proctor_service.cli.judge_process import build
 from proctor_service.codec.decoding import Decoder
-from proctor_service.features.replicas.judge_processes.__main__ import build
 from proctor_service.features.replicas.judge_processes.process import run
 
 SLOW = "a value that takes long to read"

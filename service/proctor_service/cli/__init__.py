@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -14,42 +13,8 @@ from typer.core import TyperGroup
 from proctor_service.cli.failures import friendly
 from proctor_service.cli.imports import paused_collector
 from proctor_service.cli.version import service_version
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A command: its module in this service, the function there, and the line in the list of commands.
-
-    `takes_parts`: the function is called with the command's parts, and returns the command itself.
-    `is_group`: the result of the function is a Typer app with further commands.
-    """
-
-    module: str
-    function: str
-    help: str
-    is_group: bool = False
-    takes_parts: bool = False
-
-    def load(self, name: str, parts: Mapping[str, Any] = MappingProxyType({})) -> Any:
-        """Return the command itself under this name, for Typer."""
-        with friendly(), paused_collector():  # Ctrl-C may come during the import
-            function = self.imported()
-        if self.takes_parts:
-            function = function(parts)
-        elif self.is_group:
-            function = function()
-        app = typer.Typer()
-        app.callback()(_no_options)
-        if self.is_group:
-            app.add_typer(function, name=name)
-        else:
-            app.command(name)(function)
-        return typer.main.get_group(app).commands[name]
-
-    def imported(self) -> Any:
-        """Return the function."""
-        return getattr(import_module(f"proctor_service.{self.module}"), self.function)
-
+from proctor_service.feature import Command
+from proctor_service.features import FEATURES
 
 COMMANDS: Mapping[str, Command] = MappingProxyType(
     {
@@ -63,41 +28,10 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
             "doctor",
             "Show the protections and languages of this machine. Status 1: isolation is incomplete.",
         ),
-        "eval": Command(
-            "features.evaluation.evaluation",
-            "evaluation",
-            "Judge the problems of a file or of a data set: completions, or the reference solutions.",
-            takes_parts=True,
-        ),
-        "eval harbor": Command(
-            "features.environments.cli.harbor_tasks",
-            "HarborTasks",
-            "Reference solutions of Harbor tasks, or nothing, and the reward.",
-        ),
-        "eval html": Command(
-            "features.journal.cli.html_report",
-            "write_eval_html",
-            "The report for a browser.",
-        ),
-        "audit": Command(
-            "features.evaluation.audit",
-            "audit",
-            "Find errors in a data set: failing references, and flaky or vacuous tests.",
-        ),
         "demo": Command(
             "cli.demo",
             "demo",
             "Judge a handful of completions, right and wrong, and show their rewards.",
-        ),
-        "replay": Command(
-            "features.journal.cli.replay",
-            "replay",
-            "Judge all recorded evaluations of a job again, and list the rewards that changed.",
-        ),
-        "go-cache": Command(
-            "features.languages.go_cache",
-            "go_cache",
-            "Compile Go's standard library into a build cache for all sandboxes: PROCTOR_GO_CACHE.",
         ),
         "bench": Command(
             "cli.bench",
@@ -106,32 +40,43 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
             is_group=True,
             takes_parts=True,
         ),
-        "bench hacks": Command(
-            "features.evaluation.hacks",
-            "hacks",
-            "Send programs that deserve no reward, and similar honest programs.",
-        ),
         "sandboxes": Command(
             "cli.sandboxes",
             "sandboxes",
             "List and stop the sandboxes that keep their state.",
             is_group=True,
         ),
-        "journal": Command(
-            "features.journal.cli.journal",
-            "journal",
-            "Look at what was judged, as the journal has recorded it.",
-            is_group=True,
-        ),
-        "env": Command(
-            "features.environments.cli.environments",
-            "environments",
-            "Build and check environments: an interpreter with packages, by name.",
-            is_group=True,
-        ),
+        **{name: command for each in FEATURES for name, command in each.commands.items()},
     }
 )
 """Commands by name. A name of two words is a part of the command that has the first word as its name."""
+
+
+def load(name: str) -> Any:
+    """Return the command with this name, for Typer; its module and its parts are imported here."""
+    command = COMMANDS[name]
+    with friendly(), paused_collector():  # Ctrl-C may come during the import
+        function = _imported(command)
+        parts = {
+            each.removeprefix(f"{name} "): _imported(part)
+            for each, part in COMMANDS.items()
+            if each.startswith(f"{name} ")
+        }
+    if command.takes_parts:
+        function = function(parts)
+    elif command.is_group:
+        function = function()
+    app = typer.Typer()
+    app.callback()(_no_options)
+    if command.is_group:
+        app.add_typer(function, name=name)
+    else:
+        app.command(name)(function)
+    return typer.main.get_group(app).commands[name]
+
+
+def _imported(command: Command) -> Any:
+    return getattr(import_module(f"proctor_service.{command.module}"), command.function)
 
 
 class _Commands(TyperGroup):
@@ -139,17 +84,7 @@ class _Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         name, command, rest = super().resolve_command(ctx, args)
-        chosen = None if name is None else COMMANDS.get(name)
-        if name is None or chosen is None:
-            return name, command, rest
-        parts = {
-            each.removeprefix(f"{name} "): part
-            for each, part in COMMANDS.items()
-            if each.startswith(f"{name} ")
-        }
-        with friendly(), paused_collector():
-            loaded = {each: part.imported() for each, part in parts.items()}
-        return name, chosen.load(name, loaded), rest
+        return name, load(name) if name in COMMANDS else command, rest
 
 
 def build() -> typer.Typer:

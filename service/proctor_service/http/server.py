@@ -5,28 +5,43 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections.abc import Callable
 from types import FrameType
+from typing import Protocol
 
 import uvicorn
 from fastapi import FastAPI
 
 from proctor_service.errors import StartError
-from proctor_service.features.replicas.judge_processes.backend import WorkersBackend
 from proctor_service.http.heads import MOST_UNFINISHED, HeadQueue, HttpProtocol, ServerConfig
 from proctor_service.http.listening import ignore_new_connections
-from proctor_service.lifecycle import ANSWERING_SECONDS, AppState
 from proctor_service.sandbox.open_files import allowed_open_files
 from proctor_service.settings import OWN_OPEN_FILES, SANDBOX_OPEN_FILES, Settings
 from proctor_service.settings.threads import leave_threads
 
 log = logging.getLogger(__name__)
 
+ANSWERING_SECONDS = 2.0
+"""Part of `grace_seconds` reserved for ending sandboxes and sending the last answers."""
 KEEP_ALIVE_SECONDS = 75  # longer than clients keep idle connections, so that clients close first
 BACKLOG = 2048
 LEAST_CONNECTIONS = 64
 LAST_REQUESTS_SECONDS = 0.25
 EVERYWHERE = ("0.0.0.0", "::")
 """Hosts that stand for all addresses of the machine."""
+
+
+class Service(Protocol):
+    """The service behind the server."""
+
+    async def open(self) -> None:
+        """Start all parts. Raises StartError."""
+
+    async def drain(self) -> None:
+        """Refuse new work, and end the running work."""
+
+    async def close(self) -> None:
+        """End all parts."""
 
 
 class Server(uvicorn.Server):
@@ -36,10 +51,14 @@ class Server(uvicorn.Server):
     close its sockets first.
     """
 
-    def __init__(self, config: uvicorn.Config, parts: AppState) -> None:
+    def __init__(
+        self, config: uvicorn.Config, service: Service, when_listening: Callable[[int], None]
+    ) -> None:
+        """`when_listening`: called with the port once the server listens."""
         super().__init__(config)
         self.start_error: StartError | None = None
-        self._parts = parts
+        self._service = service
+        self._when_listening = when_listening
         self._loop: asyncio.AbstractEventLoop | None = None
         self._draining: asyncio.Task[None] | None = None
         self._signals = 0
@@ -50,22 +69,21 @@ class Server(uvicorn.Server):
         return bool(self.lifespan.shutdown_failed)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Open the app state, then listen."""
+        """Open the service, then listen."""
         leave_threads()
         try:
-            await self._parts.open()
+            await self._service.open()
         except StartError as error:
             self.start_error = error
             self.should_exit = True
             try:
-                await self._parts.close()
+                await self._service.close()
             except Exception:  # the reason of the start's failure is what a user needs
                 log.exception("a part of the service failed to close")
             return
         await super().startup(sockets)
-        if self.started and self._parts.journal is not None:
-            port = self.servers[0].sockets[0].getsockname()[1]
-            log.info("console: %s/console", browser_url(self._parts.settings, port))
+        if self.started:
+            self._when_listening(self.servers[0].sockets[0].getsockname()[1])
 
     async def main_loop(self) -> None:
         """Serve until a stop signal."""
@@ -84,7 +102,7 @@ class Server(uvicorn.Server):
             self._loop.call_soon_threadsafe(self._begin_drain)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Close the connections, then the app state; a forced shutdown skips all waiting."""
+        """Close the connections, then the service; a forced shutdown skips all waiting."""
         if self.force_exit:
             for connection in list(self.server_state.connections):
                 connection.transport.abort()
@@ -101,7 +119,7 @@ class Server(uvicorn.Server):
 
     async def _drain(self) -> None:
         try:
-            await self._parts.drain()
+            await self._service.drain()
         finally:
             self.should_exit = True
 
@@ -114,15 +132,11 @@ def browser_url(settings: Settings, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def make_server(app: FastAPI) -> Server:
-    """Return a server for an app of `build_app`."""
-    parts: AppState = app.state.parts
-    settings = parts.settings
-    reserved = OWN_OPEN_FILES
-    if not isinstance(parts.backend, WorkersBackend):  # which has its sandboxes in other processes
-        reserved += SANDBOX_OPEN_FILES * settings.max_sandboxes
+def server_config(app: FastAPI, settings: Settings, sandboxes: int) -> ServerConfig:
+    """Return the server's configuration. `sandboxes`: how many this process may have at once."""
+    reserved = OWN_OPEN_FILES + SANDBOX_OPEN_FILES * sandboxes
     connections = max(LEAST_CONNECTIONS, allowed_open_files() - reserved)
-    config = ServerConfig(
+    return ServerConfig(
         app,
         HeadQueue(min(MOST_UNFINISHED, connections // 2)),
         connections,
@@ -138,4 +152,3 @@ def make_server(app: FastAPI) -> Server:
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=max(1, round(ANSWERING_SECONDS / 2)),
     )
-    return Server(config, parts)

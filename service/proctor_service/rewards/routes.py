@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -21,9 +22,8 @@ from starlette.responses import Response
 from proctor_client.wire import RewardRequest, RewardResponse
 from proctor_service.errors import Cancelled, JudgeFailed
 from proctor_service.evaluate import Evaluate, Item, NoCode, Outcome
-from proctor_service.features.replicas import FORWARDED
-from proctor_service.features.replicas.shared_answers import SharedAnswers
 from proctor_service.http.body import RequestName, key_of, name_any_request, parse_body, read_body
+from proctor_service.http.fleet import FORWARDED, SharedAnswers
 from proctor_service.http.job_store import JobStore
 from proctor_service.http.jobs import Job
 from proctor_service.http.responses import NDJSON, AnswerFormat, Line, job_response
@@ -69,10 +69,11 @@ class RewardHandler:
         evaluate: Evaluate,
         queue: FairQueue,
         store: JobStore[Line],
+        running: set[Job[Any]],
         shared: SharedAnswers | None = None,
     ) -> None:
-        """`shared`: store of results shared between replicas."""
-        self.running: set[Job[Line]] = set()
+        """`running`: unfinished requests. `shared`: store of results shared between replicas."""
+        self.running = running
         self._machine = machine
         self._evaluate = evaluate
         self._queue = queue

@@ -18,8 +18,8 @@ from starlette.responses import Response
 
 from proctor_client import wire
 from proctor_service.errors import InvalidRequest, SandboxNotFound
-from proctor_service.features.replicas.fleet import Fleet
 from proctor_service.http.body import key_of, name_any_request, parse_body, read_body
+from proctor_service.http.fleet import Fleet
 from proctor_service.http.job_store import JobStore
 from proctor_service.http.jobs import Job, Value, job_of, value_of
 from proctor_service.http.responses import NDJSON, json_response, while_connected
@@ -53,10 +53,6 @@ class SandboxHandler:
         self._gradings = gradings
         self._creations = creations
         self._creating: set[Job[Value[Session]]] = set()
-
-    async def drain(self) -> None:
-        """Cancel the waiting gradings; the reward handler owns the running gradings."""
-        await self._gradings.queue.drain()
 
     async def create_sandbox(self, request: Request) -> Response:
         """Create a sandbox that keeps its state between calls."""

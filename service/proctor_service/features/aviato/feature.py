@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, ClassVar
 
-from proctor_service.errors import StartError
-from proctor_service.sandbox.environments import Environments
-from proctor_service.sandbox.interface import Backend, Check
-from proctor_service.settings import Settings, Share
+from proctor_service.feature import Feature, needing
+
+if TYPE_CHECKING:
+    from proctor_service.sandbox.environments import Environments
+    from proctor_service.sandbox.interface import Backend, BackendSource, Check
+    from proctor_service.settings import Settings, Share
 
 _PACKAGES = ("cwsandbox", "grpc", "google")
 
@@ -18,27 +21,23 @@ class AviatoBackends:
 
     def make(self, settings: Settings, share: Share, environments: Environments) -> Backend:
         """See `BackendSource.make`."""
-        with _needing_the_sdk():
+        with needing(_PACKAGES, "the backend aviato", "aviato"):
             from proctor_service.features.aviato.backend import AviatoBackend
             from proctor_service.features.aviato.plan import make_plan
         return AviatoBackend(make_plan(settings, share, environments))
 
     def examine(self, settings: Settings) -> list[Check]:
         """See `BackendSource.examine`. Takes the time of starting two sandboxes."""
-        with _needing_the_sdk():
+        with needing(_PACKAGES, "the backend aviato", "aviato"):
             from proctor_service.features.aviato.doctor import examine
             from proctor_service.features.aviato.plan import make_plan
         return examine(make_plan(settings))
 
 
-@contextlib.contextmanager
-def _needing_the_sdk() -> Iterator[None]:
-    """Turn a failed import of Aviato's SDK, an optional dependency, into StartError."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] not in _PACKAGES:
-            raise
-        raise StartError(
-            f"the backend aviato needs the package {error.name}: install proctor-service[aviato]"
-        ) from None
+class Aviato(Feature):
+    """The backend `aviato`."""
+
+    name = "aviato"
+    sandboxes: ClassVar[Mapping[str, BackendSource]] = MappingProxyType(
+        {"aviato": AviatoBackends()}
+    )

@@ -100,10 +100,15 @@ class RequestContext:
 
 
 class CompatHandler:
-    """Handler of the compatible requests. `running`: their unfinished jobs."""
+    """Handler of the compatible requests. `running`: unfinished requests."""
 
     def __init__(
-        self, machine: Machine, evaluate: Evaluate, runner: Runner, queue: FairQueue
+        self,
+        machine: Machine,
+        evaluate: Evaluate,
+        runner: Runner,
+        queue: FairQueue,
+        running: set[Job[Any]],
     ) -> None:
         self.machine = machine
         self._evaluate = evaluate
@@ -112,7 +117,7 @@ class CompatHandler:
         self._pending: JobStore[Value[Any]] = JobStore(
             KEPT_SECONDS, machine.settings.idempotency_mb << 20
         )
-        self.running: set[Job[Value[Any]]] = set()
+        self.running = running
 
     @property
     def queued(self) -> int:

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import asdict
 from functools import cache
 
 from fastapi import APIRouter
 
 from proctor_client.wire import DefaultLimits, Environment, EnvironmentList
+from proctor_service.errors import StartError
+from proctor_service.features.environments.loading import default_environment
 from proctor_service.rewards.examples import answers
 from proctor_service.rewards.items import Machine
 from proctor_service.sandbox.environments import BuiltEnvironment
 from proctor_service.settings.environments import DEFAULT
 
 
-def environment_routes(
-    machine: Machine, ask_default: Callable[[], BuiltEnvironment | None]
-) -> APIRouter:
-    """Return the route. `ask_default`: returns the default environment, if it is known; blocks."""
+def environment_routes(machine: Machine) -> APIRouter:
+    """Return the route."""
     routes = APIRouter()
-    known_default = cache(ask_default)
+
+    @cache
+    def known_default() -> BuiltEnvironment | None:
+        """Return the default environment, if it is known; blocks."""
+        try:
+            return default_environment(machine.settings)
+        except StartError:  # it is not asked for a second time
+            return None
 
     def body(name: str, built: BuiltEnvironment | None) -> Environment:
         return Environment(

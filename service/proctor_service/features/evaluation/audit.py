@@ -9,8 +9,9 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,8 +39,8 @@ from proctor_service.features.evaluation.reports import (
     reading_of,
 )
 from proctor_service.features.evaluation.reports import report as report_of
-from proctor_service.graders import all_graders
-from proctor_service.settings.languages import LANGUAGES
+from proctor_service.judge.submission import Graders
+from proctor_service.settings.languages import LANGUAGES, Language
 
 JOB = "audit"
 INK, BAND, LIMIT = "#1f4e79", "#9dc3e6", "#c00000"
@@ -47,70 +48,86 @@ _UNASSEMBLED: Mapping[str, None] = {"answer": None, "prompt_code": None, "suffix
 """Check programs are whole programs."""
 
 
-def audit(
-    file: Annotated[
-        Path | None, typer.Argument(help="JSON lines or a JSON array, plain or .gz.")
-    ] = None,
-    form: Annotated[
-        Format | None, typer.Option("--format", help="What the rows are; default: what fits.")
-    ] = None,
-    dataset: Dataset = None,
-    split: Split = None,
-    repeat: Annotated[
-        int, typer.Option(min=1, max=1000, help="Judge each reference this many times.")
-    ] = 3,
-    url: Url = None,
-    json_path: Annotated[
-        Path | None, typer.Option("--json", help="Write a report with every result here.")
-    ] = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="Write a plot of the references' CPU times here, a PNG.")
-    ] = None,
-    sample: Annotated[
-        int | None, typer.Option(min=1, help="Only so many problems, always the same ones.")
-    ] = None,
-    slow_seconds: Annotated[
-        float,
-        typer.Option("--slow", min=0.0, help="A reference above so many CPU seconds is slow."),
-    ] = 1.0,
-    show: Annotated[int, typer.Option(min=0, help="List this many of each kind at most.")] = 20,
-    allow_degraded: AllowDegraded = False,
-) -> None:
-    """Find errors in a data set: failing references, and flaky or vacuous tests.
+def audit(parts: Mapping[str, Callable[[Mapping[str, Language]], Graders]]) -> Callable[..., None]:
+    """Return the command. `parts`: `graders` returns the rules of all graders."""
+    return Audit(parts["graders"]).run
 
-    Status 0: no finding would harm training. 1: at least one would. 2: the audit could not finish.
-    """
-    with friendly(), client_errors(), ExitStack() as stack:
-        if plot is not None:
-            check_plotting()
-        console = aside()
-        name, form, tasks = problems_of(file, dataset, form, split, None, console)
-        if sample is not None and sample < len(tasks):
-            tasks = random.Random(0).sample(tasks, sample)
-        client = stack.enter_context(connected(url, console, allow_degraded=allow_degraded))
-        started = time.monotonic()
-        examined = _examine(client, tasks, form, repeat, console)
-        reports = [
-            (each.task, report) for each in examined for report in each.reports(slow_seconds)
-        ]
-        out = screen()
-        _show(out, examined, reports, repeat, time.monotonic() - started, show)
-        if json_path is not None:
-            write_json(
-                json_path,
-                _report(dataset or str(file), form, repeat, slow_seconds, examined, reports),
-            )
-        if plot is not None:
-            seconds = [each.seconds for each in examined]
-            plot_times(seconds, slow_seconds, f"{name}, {repeat} runs each", plot)
-        _end(out, examined, reports)
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """The command `proctor audit`. `graders_of`: returns the rules of all graders."""
+
+    graders_of: Callable[[Mapping[str, Language]], Graders]
+
+    def run(
+        self,
+        file: Annotated[
+            Path | None, typer.Argument(help="JSON lines or a JSON array, plain or .gz.")
+        ] = None,
+        form: Annotated[
+            Format | None, typer.Option("--format", help="What the rows are; default: what fits.")
+        ] = None,
+        dataset: Dataset = None,
+        split: Split = None,
+        repeat: Annotated[
+            int, typer.Option(min=1, max=1000, help="Judge each reference this many times.")
+        ] = 3,
+        url: Url = None,
+        json_path: Annotated[
+            Path | None, typer.Option("--json", help="Write a report with every result here.")
+        ] = None,
+        plot: Annotated[
+            Path | None, typer.Option(help="Write a plot of the references' CPU times here, a PNG.")
+        ] = None,
+        sample: Annotated[
+            int | None, typer.Option(min=1, help="Only so many problems, always the same ones.")
+        ] = None,
+        slow_seconds: Annotated[
+            float,
+            typer.Option("--slow", min=0.0, help="A reference above so many CPU seconds is slow."),
+        ] = 1.0,
+        show: Annotated[int, typer.Option(min=0, help="List this many of each kind at most.")] = 20,
+        allow_degraded: AllowDegraded = False,
+    ) -> None:
+        """Find errors in a data set: failing references, and flaky or vacuous tests.
+
+        Status 0: no finding would harm training. 1: at least one would. 2: the audit could not finish.
+        """
+        with friendly(), client_errors(), ExitStack() as stack:
+            if plot is not None:
+                check_plotting()
+            console = aside()
+            name, form, tasks = problems_of(file, dataset, form, split, None, console)
+            if sample is not None and sample < len(tasks):
+                tasks = random.Random(0).sample(tasks, sample)
+            client = stack.enter_context(connected(url, console, allow_degraded=allow_degraded))
+            started = time.monotonic()
+            examined = _examine(client, tasks, form, repeat, console, self.graders_of(LANGUAGES))
+            reports = [
+                (each.task, report) for each in examined for report in each.reports(slow_seconds)
+            ]
+            out = screen()
+            _show(out, examined, reports, repeat, time.monotonic() - started, show)
+            if json_path is not None:
+                write_json(
+                    json_path,
+                    _report(dataset or str(file), form, repeat, slow_seconds, examined, reports),
+                )
+            if plot is not None:
+                seconds = [each.seconds for each in examined]
+                plot_times(seconds, slow_seconds, f"{name}, {repeat} runs each", plot)
+            _end(out, examined, reports)
 
 
 def _examine(
-    client: Client, tasks: Sequence[Task], form: Format, repeat: int, console: Console
+    client: Client,
+    tasks: Sequence[Task],
+    form: Format,
+    repeat: int,
+    console: Console,
+    graders: Graders,
 ) -> list[Examined]:
     """Judge references and check programs; return the results in the order of the tasks."""
-    graders = all_graders(LANGUAGES)
     examined = {task.place: Examined(task, reading=reading_of(task, graders)) for task in tasks}
     checks = {task.place: checks_of(task) for task in tasks}
     # Run by run, so that time passes between the runs of a problem.

@@ -19,8 +19,9 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from proctor_service.errors import SandboxLost
-from proctor_service.features.replicas import FORWARDED, Question, Replicas
+from proctor_service.features.replicas.forwarding import Question, Replicas
 from proctor_service.http.body import part_of_body
+from proctor_service.http.fleet import FORWARDED, Fleet, SharedAnswers
 from proctor_service.http.json_encoding import encode
 from proctor_service.http.problems import within_stream
 from proctor_service.http.responses import NDJSON, json_response, while_connected
@@ -40,11 +41,16 @@ TRUTHS = frozenset({"true", "1", "yes", "on", "t", "y"})
 Handler = Callable[[Request], Awaitable[Response]]
 
 
-class Fleet:
-    """All replicas, as seen by the routes of /sandboxes."""
+class PeerFleet(Fleet):
+    """All replicas: this one, and its peers."""
 
-    def __init__(self, replicas: Replicas) -> None:
+    def __init__(self, replicas: Replicas, answers: SharedAnswers | None) -> None:
+        super().__init__(answers)
         self._replicas = replicas
+
+    def new_id(self) -> str:
+        """Return an id for a new sandbox, which names this replica."""
+        return self._replicas.identity.new_id()
 
     def route_class(self) -> type[APIRoute]:
         """Return a route class that forwards requests if another replica holds the `sandbox_id`."""

@@ -26,7 +26,7 @@ LONGEST_SHARED_BYTES = 32 * 1024
 """Upper limit for shared results; other replicas judge larger results again."""
 
 
-class Store(Protocol):
+class FirstWinsStore(Protocol):
     """Store of fields under a name; a field's first value wins. Never raises while unreachable."""
 
     async def load(self, name: bytes) -> Mapping[bytes, bytes]:
@@ -38,10 +38,10 @@ class Store(Protocol):
         """Set the unset fields, and return the resulting values."""
 
 
-class SharedAnswers:
+class AnswerStore:
     """Store of results by request name."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: FirstWinsStore) -> None:
         self._store = store
 
     async def judged(self, name: RequestName) -> dict[int, Line]:

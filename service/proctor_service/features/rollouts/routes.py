@@ -212,11 +212,11 @@ class RolloutContext:
 class RolloutHandler:
     """Handler of rollouts: a rollout is a job with a line for each trajectory.
 
-    `running`: the unfinished rollouts.
+    `running`: unfinished requests.
     """
 
-    def __init__(self, machine: Machine, context: RolloutContext) -> None:
-        self.running: set[Job[Line]] = set()
+    def __init__(self, machine: Machine, context: RolloutContext, running: set[Job[Any]]) -> None:
+        self.running = running
         self._machine = machine
         self._context = context
 
@@ -248,10 +248,6 @@ class RolloutHandler:
             places=turns.reserve(len(parts), whose),
             once_taken=None if keep else lambda line: replace(line, json=b""),
         )
-
-    async def drain(self) -> None:
-        """Accept no more rollouts, and cancel waiting trajectories."""
-        await self._context.turns.drain()
 
     @asynccontextmanager
     async def _connected(self, policy: Policy) -> AsyncIterator[Work]:

@@ -43,7 +43,7 @@ from proctor_service.settings.environments import DEFAULT
 
 log = logging.getLogger(__name__)
 
-MODULE = ("-m", "proctor_service.features.replicas.judge_processes")
+MODULE = ("-m", "proctor_service.cli.judge_process")
 MOST_ENDS = 10
 """Judge processes that may end under one submission, through no fault of it, before it is an error."""
 AVAILABLE_SECONDS = 30.0

@@ -1,18 +1,22 @@
-"""Composition of the backends: their names in the settings, and where each comes from."""
+"""Backends and graders of the core and of all features, for the service and for its commands."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from proctor_service.features.aviato.feature import AviatoBackends
+from proctor_service.features import FEATURES
+from proctor_service.judge.graders import own_graders
+from proctor_service.judge.submission import Graders
 from proctor_service.sandbox.environments import NO_ENVIRONMENTS, Environments
 from proctor_service.sandbox.interface import Backend, BackendSource, Check
 from proctor_service.sandbox.local import LocalBackends
 from proctor_service.settings import Settings, Share
+from proctor_service.settings.languages import Language
 
 BACKENDS: Mapping[str, BackendSource] = MappingProxyType(
-    {"local": LocalBackends(), "aviato": AviatoBackends()}
+    {"local": LocalBackends()}
+    | {name: source for each in FEATURES for name, source in each.sandboxes.items()}
 )
 
 
@@ -29,3 +33,11 @@ def make_backend(
 def doctor(settings: Settings) -> list[Check]:
     """Return the checks of the chosen backend: protections that are present, and missing ones."""
     return BACKENDS[settings.backend].examine(settings)
+
+
+def all_graders(languages: Mapping[str, Language]) -> Graders:
+    """Return the rules of each grader of the service. `languages`: all but Python, by name."""
+    added = [each.graders(languages) for each in FEATURES]
+    others = next(each.languages for each in added if each.languages is not None)
+    graders = [*own_graders(others), *(rules for each in added for rules in each.graders)]
+    return {each.kind: each for each in graders}

@@ -1,13 +1,12 @@
-"""Composition root of a judge process, started by the service."""
+"""Composition root of a judge process, which `features/replicas/judge_processes` starts."""
 
 from __future__ import annotations
 
 import sys
 
-from proctor_service.backends import make_backend
+from proctor_service.composition import all_graders, make_backend
 from proctor_service.evaluate import Judge
 from proctor_service.features.replicas.judge_processes.process import run
-from proctor_service.graders import all_graders
 from proctor_service.judge.judge import Judge as OwnJudge
 from proctor_service.observe.logs import configure_logging
 from proctor_service.sandbox.environments import Environments

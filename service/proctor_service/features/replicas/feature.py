@@ -1,0 +1,127 @@
+"""The feature `replicas`: judge processes of this replica, and its peers."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from proctor_service.feature import Feature, needing
+
+if TYPE_CHECKING:
+    from fastapi import APIRouter
+
+    from proctor_service.feature import Core, Sources
+    from proctor_service.features.replicas.forwarding import Replicas
+    from proctor_service.features.replicas.judge_processes.pool import Pool
+    from proctor_service.features.replicas.redis_store import RedisStore
+    from proctor_service.features.replicas.spreading import Spreader
+
+
+class ReplicasFeature(Feature):
+    """This replica: its peers, its judge processes, and the store that replicas share."""
+
+    name = "replicas"
+
+    def __init__(self) -> None:
+        self.replicas: Replicas | None = None
+        self.spreader: Spreader | None = None
+        self._store: RedisStore | None = None
+        self._pool: Pool | None = None
+
+    def backend(self, sources: Sources) -> Sources:
+        """Return the sources with judge processes and peers, as the settings say. Raises StartError."""
+        from proctor_service.features.replicas.fleet import PeerFleet
+        from proctor_service.features.replicas.forwarding import Replicas
+        from proctor_service.features.replicas.identity import Identity
+        from proctor_service.features.replicas.peers import Peers, base_url
+        from proctor_service.features.replicas.shared_answers import AnswerStore
+
+        settings, metrics = sources.settings, sources.metrics
+        if sources.backend is None and sources.judge is None and settings.worker_count():
+            sources = self._with_judge_processes(sources)
+        own = settings.advertise_url
+        own = own and base_url(own, "PROCTOR_ADVERTISE_URL")
+        self._store = _store(sources)
+        self.replicas = Replicas(Identity(own), Peers(settings.peers, own), metrics.forwarded)
+        answers = None if self._store is None else AnswerStore(self._store)
+        return replace(sources, fleet=PeerFleet(self.replicas, answers))
+
+    def _with_judge_processes(self, sources: Sources) -> Sources:
+        from proctor_service.features.replicas.judge_processes.pool import Pool
+        from proctor_service.sandbox.linux.delegation import enable_limits
+        from proctor_service.sandbox.open_files import fitted
+        from proctor_service.settings import worker_environment
+
+        settings, metrics = sources.settings, sources.metrics
+        each = settings.for_workers()
+        if settings.backend == "local":
+            each = [fitted(part) for part in each]
+            enable_limits()
+        totals = ("slots", "max_sandboxes", "max_stateful_sandboxes")
+        settings = settings.model_copy(
+            update={name: sum(getattr(part, name) for part in each) for name in totals}
+        )
+        pool = Pool(
+            each,
+            worker_environment(),
+            metrics.worker_ended,
+            _clear_cgroups,
+            environments=sources.environments,
+        )
+        metrics.watch_workers(lambda: len(pool.working()))
+        self._pool = pool
+        return replace(sources, settings=settings, backend=pool.backend, judge=pool.judge)
+
+    def routes(self, core: Core) -> Sequence[APIRouter]:
+        """Connect the judge processes and the peers with the queue; there is no route."""
+        from proctor_service.features.replicas.reward_slices import RewardSlices
+        from proctor_service.features.replicas.spreading import Spreader
+
+        if self._pool is not None:
+            self._pool.send_ahead = core.queue.send_ahead
+            self._pool.when_leased = partial(core.observers.tell, Observer.leased)
+        if self.replicas is not None:
+            core.finishing.append(self.replicas.drain)
+        settings = core.settings
+        if settings.peers and settings.spread and self.replicas is not None:
+            slices = RewardSlices(settings.tokens_by_tenant())
+            self.spreader = Spreader(self.replicas, core.queue, slices, core.metrics)
+        return ()
+
+    async def open(self) -> None:
+        """Connect to the store, and begin to spread batches. Raises StartError."""
+        if self._store is not None:
+            await self._store.open()
+        if self.spreader is not None:
+            self.spreader.open()
+
+    async def close(self) -> None:
+        """End spreading, and close the connections."""
+        async with contextlib.AsyncExitStack() as closing:  # it calls the last one first
+            for part in (self._store, self.replicas, self.spreader):
+                if part is not None:
+                    closing.push_async_callback(part.close)
+
+
+def _store(sources: Sources) -> RedisStore | None:
+    """Return the store that replicas share, or None without a Redis. Raises StartError."""
+    url = sources.settings.redis_url.get_secret_value()
+    if not url:
+        return None
+    with needing(["redis"], "PROCTOR_REDIS_URL", "redis"):
+        from proctor_service.features.replicas.redis_store import RedisStore
+    metrics = sources.metrics
+    store = RedisStore(url, sources.settings.idempotency_seconds, metrics.store_failed)
+    metrics.watch_store(lambda: store.up)
+    return store
+
+
+async def _clear_cgroups(pid: int) -> None:
+    """Remove the cgroups of a killed judge process."""
+    import asyncio  # the command line does without
+
+    from proctor_service.sandbox.local.cgroups import remove_left_by
+
+    await asyncio.to_thread(remove_left_by, pid)

@@ -1,0 +1,45 @@
+"""This replica among others, as the routes see it; a service without peers has the default."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from fastapi.routing import APIRoute
+from starlette.requests import Request
+
+from proctor_service.http.body import RequestName
+from proctor_service.http.responses import Line
+
+FORWARDED = "proctor-forwarded"
+"""Header of a request that another replica sends: this replica answers it itself, which excludes loops."""
+
+
+class SharedAnswers(Protocol):
+    """Results that replicas share under an Idempotency-Key."""
+
+    async def judged(self, name: RequestName) -> Mapping[int, Line]:
+        """Return the results of a request, by index. Raises InvalidRequest for another body."""
+
+    async def store_first(self, name: RequestName, lines: Mapping[int, Line]) -> Mapping[int, Line]:
+        """Share results. Return the results that all replicas answer with."""
+
+
+class Fleet:
+    """A service without other replicas. `answers`: shared results; None without a shared store."""
+
+    def __init__(self, answers: SharedAnswers | None = None) -> None:
+        self.answers = answers
+
+    def new_id(self) -> str:
+        """Return an id for a new sandbox."""
+        return f"sb_{secrets.token_hex(16)}"
+
+    def route_class(self) -> type[APIRoute]:
+        """Return the class of routes with a `sandbox_id`."""
+        return APIRoute
+
+    async def elsewhere(self, request: Request) -> tuple[list[dict[str, Any]], int]:
+        """Return the other replicas' answers to the same request, and how many are missing."""
+        return [], 0
