@@ -15,7 +15,7 @@ from proctor_service.features.rollouts.json_schema import TooLarge, schema_probl
 from proctor_service.features.rollouts.mcp import McpTool, offered_name
 from proctor_service.features.rollouts.reply import ToolCall, strict_json
 from proctor_service.features.rollouts.tools import BadCall, CommandCall, RemoteCall
-from proctor_service.features.rollouts.trajectory import JsonObject
+from proctor_service.outcomes import JsonObject
 
 MOST_ARGUMENT_BYTES = 1 << 18
 MOST_SCHEMA_BYTES = 1 << 15

@@ -27,7 +27,7 @@ from proctor_service.features.rollouts.json_schema import schema_problem
 from proctor_service.features.rollouts.mcp_answers import read_answer, text_of_content
 from proctor_service.features.rollouts.observation import Observation
 from proctor_service.features.rollouts.reply import FUNCTION_NAME, MASK, clean
-from proctor_service.features.rollouts.trajectory import JsonObject
+from proctor_service.outcomes import JsonObject
 from proctor_service.settings.mcp_servers import McpServer
 
 log = logging.getLogger(__name__)

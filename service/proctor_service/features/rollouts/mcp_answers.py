@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 
 from proctor_service.features.rollouts.reply import clean, strict_json
-from proctor_service.features.rollouts.trajectory import JsonObject
+from proctor_service.outcomes import JsonObject
 
 MOST_ANSWER_BYTES = 4 << 20
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from proctor_service.errors import PolicyUnavailable
-from proctor_service.features.rollouts.trajectory import JsonObject
 from proctor_service.http.json_encoding import encode
 from proctor_service.http.paced_json import PacedJson
+from proctor_service.outcomes import JsonObject
 
 LEAST_RANDOM_KEY = 20
 """Minimum length of a key to mask; a solution may contain a shorter key by chance."""

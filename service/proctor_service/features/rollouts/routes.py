@@ -35,13 +35,13 @@ from proctor_service.features.rollouts.custom_tools import check_tools
 from proctor_service.features.rollouts.policy import Connect
 from proctor_service.features.rollouts.prompts import system_prompt
 from proctor_service.features.rollouts.reply import clean
-from proctor_service.features.rollouts.trajectory import JsonObject, Plan, Task, Trajectory
 from proctor_service.http.body import parse_body, read_body
 from proctor_service.http.jobs import Job, Work
 from proctor_service.http.json_encoding import encode
 from proctor_service.http.responses import NDJSON, AnswerFormat, Line, job_response
 from proctor_service.judge.assemble import Around
 from proctor_service.judge.submission import test_count
+from proctor_service.outcomes import JsonObject, Trajectory, TrajectoryPlan, TrajectoryTask
 from proctor_service.rewards.checks import (
     check_files,
     check_files_of,
@@ -65,7 +65,7 @@ class Part:
 
     task: RolloutTask
     index: int
-    plan: Plan
+    plan: TrajectoryPlan
 
 
 class Planning:
@@ -102,7 +102,7 @@ class Planning:
             environment = self._machine.environment(asked.environment, f"{where}.environment")
         check_verifier(self._machine, asked.grader, environment, f"{where}.grader")
         check_agent(self._request.agent, asked.grader, f"{where}.grader")
-        task = Task(
+        task = TrajectoryTask(
             id=asked.id,
             messages=self._messages(asked, where),
             grader=asked.grader,
@@ -116,10 +116,12 @@ class Planning:
             for index in range(count)
         ]
 
-    def _plan(self, asked: RolloutTask, task: Task, environment: str, index: int) -> Plan:
+    def _plan(
+        self, asked: RolloutTask, task: TrajectoryTask, environment: str, index: int
+    ) -> TrajectoryPlan:
         request = self._request
         seed = request.policy.seed
-        return Plan(
+        return TrajectoryPlan(
             rollout_id=f"ro_{uuid.uuid4().hex}",
             task=task,
             agent=request.agent,
@@ -281,7 +283,7 @@ def _line(part: Part, outcome: Trajectory | BaseException) -> Line:
     return line
 
 
-def _log_end(plan: Plan, trajectory: Trajectory, line: Line) -> None:
+def _log_end(plan: TrajectoryPlan, trajectory: Trajectory, line: Line) -> None:
     failure = trajectory.failure
     log.info(
         "a trajectory ended",

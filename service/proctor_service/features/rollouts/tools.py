@@ -19,12 +19,11 @@ from typing import Protocol
 
 from proctor_client.wire import Tool
 from proctor_service.errors import FileMissing, FileRefused, SandboxEnded
-from proctor_service.evaluate import NoCode
 from proctor_service.features.rollouts import answers
 from proctor_service.features.rollouts.observation import Observation, observe, text_of
 from proctor_service.features.rollouts.reply import MOST_ARGUMENTS_CHARACTERS, ToolCall, clean
-from proctor_service.features.rollouts.trajectory import JsonObject, Plan
 from proctor_service.judge.submission import SOLUTION, Submission, integrity_of
+from proctor_service.outcomes import JsonObject, NoCode, TrajectoryPlan
 from proctor_service.sandbox.interface import Command, Ended, Usage
 
 log = logging.getLogger(__name__)
@@ -67,7 +66,7 @@ class Workplace(Protocol):
         """End the sandbox and wait for its clean-up; do nothing if it has ended already."""
 
 
-OpenWorkplace = Callable[[Plan], Awaitable[Workplace]]
+OpenWorkplace = Callable[[TrajectoryPlan], Awaitable[Workplace]]
 """Open a fresh sandbox with the task's files. Raises a Failure without a sandbox."""
 
 
@@ -185,7 +184,7 @@ def arguments_of(
 class Toolbox:
     """Tools of a trajectory. The first call that needs a sandbox creates the sandbox."""
 
-    def __init__(self, plan: Plan, open_: OpenWorkplace) -> None:
+    def __init__(self, plan: TrajectoryPlan, open_: OpenWorkplace) -> None:
         self._plan = plan
         self._open = open_
         self._left_seconds = (plan.deadline - time.monotonic()) * OWN_SHARE

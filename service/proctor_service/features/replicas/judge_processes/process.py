@@ -7,7 +7,6 @@ in any other way. Signals of the terminal and of a service manager are for the l
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ctypes
 import logging
 import mmap
@@ -18,8 +17,8 @@ import socket
 import struct
 import time
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -46,16 +45,14 @@ from proctor_service.features.replicas.judge_processes.values import (
     traits_values,
 )
 from proctor_service.http.process_end import end_process
+from proctor_service.observe.observer import ObservedSandboxes
 from proctor_service.sandbox.interface import (
     PAYER,
     Backend,
     Command,
     Limits,
-    Sandbox,
-    Sandboxes,
     Spent,
     StatefulSandbox,
-    Traits,
 )
 from proctor_service.settings import Settings, Share
 from proctor_service.settings.garbage import spare_collector
@@ -310,13 +307,10 @@ class Process:
         async with self._turns:
             begun = time.monotonic()
             sandboxes = self._backend.within(submission.environment)
-            if not self._traced:
-                judgement = await self._judge(submission, sandboxes)
-                leases: Sequence[Values] = ()
-            else:
-                noting = NotingSandboxes(sandboxes)
-                judgement = await self._judge(submission, noting)
-                leases = noting.leases
+            leases: list[Values] = []
+            if self._traced:
+                sandboxes = ObservedSandboxes(sandboxes, lambda *lease: leases.append(lease))
+            judgement = await self._judge(submission, sandboxes)
             return judgement_values(judgement), time.monotonic() - begun, leases
 
     async def _open(
@@ -335,38 +329,6 @@ class Process:
         )
         self._held[number] = _Held(sandbox, stack)
         return number, sandbox.id
-
-
-class NotingSandboxes:
-    """Source of sandboxes that notes leases: the id, and begin and end in ns since the epoch."""
-
-    def __init__(self, sandboxes: Sandboxes) -> None:
-        self.leases: list[tuple[str, int, int]] = []
-        self._sandboxes = sandboxes
-
-    @property
-    def traits(self) -> Traits:
-        """Properties of the backend."""
-        return self._sandboxes.traits
-
-    def open_stateful(
-        self, limits: Limits, tags: Sequence[str] = ()
-    ) -> AbstractAsyncContextManager[StatefulSandbox]:
-        """Lease a stateful sandbox; these are not noted."""
-        return self._sandboxes.open_stateful(limits, tags)
-
-    def lease(self, limits: Limits) -> AbstractAsyncContextManager[Sandbox]:
-        """Lease a sandbox, and note it."""
-        return self._noted(limits)
-
-    @contextlib.asynccontextmanager
-    async def _noted(self, limits: Limits) -> AsyncIterator[Sandbox]:
-        begun = time.time_ns()
-        async with self._sandboxes.lease(limits) as sandbox:
-            try:
-                yield sandbox
-            finally:
-                self.leases.append((sandbox.id, begun, time.time_ns()))
 
 
 async def _awaited(work: Awaitable[Any]) -> Any:
