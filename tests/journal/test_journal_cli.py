@@ -18,7 +18,7 @@ from typer.testing import Result
 from proctor_client.wire import CallsGrader, CommandGrader, HarborGrader
 from proctor_service.errors import DeadlinePassed, InvalidTask
 from proctor_service.features.journal.entry import Entries, Record
-from proctor_service.http.json_encoding import encode
+from proctor_service.http.json import encode
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.outcomes import Trajectory, TrajectoryPlan, TrajectoryTask
 from proctor_service.sandbox.interface import Sandboxes

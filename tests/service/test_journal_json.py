@@ -20,15 +20,12 @@ from proctor_service.errors import NotFound, NotReplayable, SandboxLost
 from proctor_service.features.journal.answering import answers
 from proctor_service.features.journal.json_texts import (
     dump,
-    encoded_text,
     for_answer,
-    joined,
-    member,
     parsed_if_short,
 )
 from proctor_service.features.journal.reading import parsed
 from proctor_service.features.journal.replay import request_json, submission_of
-from proctor_service.http.json_encoding import encode
+from proctor_service.http.json import encode, encode_long, joined, member
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.outcomes import Origin, Outcome, Trajectory, TrajectoryPlan, TrajectoryTask
 
@@ -67,9 +64,9 @@ def test_a_stored_text_is_the_same_value(seed: int) -> None:
 
 @pytest.mark.parametrize("text", [*ODD_TEXTS, "", "é\ud800\\\n" * 50_000, "x" * 70_000 + "\0"])
 def test_a_text_is_encoded_in_parts(text: str) -> None:
-    answered = json.loads(encoded_text(text, encode))
+    answered = json.loads(encode_long(text))
     assert answered == json.loads(encode({"text": text}))["text"]
-    assert json.loads(encoded_text(text, lambda part: json.dumps(part).encode())) == text
+    assert json.loads(encode_long(text, lambda part: json.dumps(part).encode())) == text
 
 
 def test_objects_are_joined() -> None:

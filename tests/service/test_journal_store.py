@@ -26,7 +26,7 @@ from proctor_service.features.journal.reading import Reader, parsed
 from proctor_service.features.journal.rows import TEXT_AGE_SECONDS
 from proctor_service.features.journal.schema import metadata
 from proctor_service.features.journal.store import Store
-from proctor_service.http.json_encoding import encode
+from proctor_service.http.json import encode
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.outcomes import (
     Item,

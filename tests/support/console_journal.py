@@ -11,7 +11,7 @@ from journals import DOUBLE, FAILED, GRADER, LIMITS, PASSED, Evaluated
 from proctor_client.wire import AssertsGrader, Failure, ToolsAgent
 from proctor_service.errors import DeadlinePassed, JudgeFailed
 from proctor_service.features.journal.entry import Entries, Record
-from proctor_service.http.json_encoding import encode
+from proctor_service.http.json import encode
 from proctor_service.judge.submission import Judgement
 from proctor_service.outcomes import Trajectory, TrajectoryPlan, TrajectoryTask
 from proctor_service.sandbox.interface import Usage

@@ -31,7 +31,7 @@ from proctor_client.wire import Limits as WireLimits
 from proctor_client.wire import Submission as WireSubmission
 from proctor_service.errors import BatchTooLarge, Failure, InvalidRequest, JudgeFailed
 from proctor_service.features.environments.built import NO_ENVIRONMENTS, Environments
-from proctor_service.http.json_encoding import encode
+from proctor_service.http.json import encode
 from proctor_service.http.responses import Line
 from proctor_service.judge.assemble import Around, read_program
 from proctor_service.judge.submission import Judgement, Submission, integrity_of, test_count

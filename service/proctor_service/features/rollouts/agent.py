@@ -23,7 +23,7 @@ from proctor_service.features.rollouts.custom_tools import command_call, custom_
 from proctor_service.features.rollouts.mcp import NO_TOOLS, McpServers, McpTools
 from proctor_service.features.rollouts.observation import Observation, feedback
 from proctor_service.features.rollouts.policy import Ask, ContextExceeded
-from proctor_service.features.rollouts.reply import Reply, ToolCall, clean
+from proctor_service.features.rollouts.reply import Reply, ToolCall
 from proctor_service.features.rollouts.tools import (
     SUBMIT,
     BadCall,
@@ -34,7 +34,7 @@ from proctor_service.features.rollouts.tools import (
     arguments_of,
     schema,
 )
-from proctor_service.http.json_encoding import encode
+from proctor_service.http.json import encode, without_surrogates
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.observe.observer import NO_OBSERVERS, Observer, Observers
 from proctor_service.outcomes import (
@@ -245,7 +245,7 @@ async def _refine(episode: _Episode, agent: RefineAgent) -> None:
             counts["hit_max_turns"] = 1
             return
         # An error message of the program may hold what no request to the policy can.
-        text = clean(feedback(judgement, agent.observation_characters))
+        text = without_surrogates(feedback(judgement, agent.observation_characters))
         episode.add_user_message(f"{prompts.CUT}\n{text}" if reply.cut else text)
 
 

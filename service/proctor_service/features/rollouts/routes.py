@@ -28,16 +28,14 @@ from proctor_client.wire import (
 )
 from proctor_service.errors import Failure, InvalidRequest, JudgeFailed
 from proctor_service.features.environments.harbor_request import check_agent, check_verifier
-from proctor_service.features.journal.json_texts import joined, member
 from proctor_service.features.rollouts.addresses import check_url
 from proctor_service.features.rollouts.agent import Play
 from proctor_service.features.rollouts.custom_tools import check_tools
 from proctor_service.features.rollouts.policy import Connect
 from proctor_service.features.rollouts.prompts import system_prompt
-from proctor_service.features.rollouts.reply import clean
 from proctor_service.http.body import parse_body, read_body
 from proctor_service.http.jobs import Job, Work
-from proctor_service.http.json_encoding import encode
+from proctor_service.http.json import encode, joined, member, without_surrogates
 from proctor_service.http.responses import NDJSON, AnswerFormat, Line, job_response
 from proctor_service.judge.assemble import Around
 from proctor_service.judge.submission import test_count
@@ -162,7 +160,9 @@ class Planning:
             system = ""
         if system:
             given.insert(0, {"role": "system", "content": system})
-        found: list[JsonObject] = json.loads(clean(json.dumps(given, ensure_ascii=False)))
+        found: list[JsonObject] = json.loads(
+            without_surrogates(json.dumps(given, ensure_ascii=False))
+        )
         return found
 
 

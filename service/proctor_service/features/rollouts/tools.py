@@ -21,7 +21,8 @@ from proctor_client.wire import Tool
 from proctor_service.errors import FileMissing, FileRefused, SandboxEnded
 from proctor_service.features.rollouts import answers
 from proctor_service.features.rollouts.observation import Observation, observe, text_of
-from proctor_service.features.rollouts.reply import MOST_ARGUMENTS_CHARACTERS, ToolCall, clean
+from proctor_service.features.rollouts.reply import MOST_ARGUMENTS_CHARACTERS, ToolCall
+from proctor_service.http.json import without_surrogates
 from proctor_service.judge.submission import SOLUTION, Submission, integrity_of
 from proctor_service.outcomes import JsonObject, NoCode, TrajectoryPlan
 from proctor_service.sandbox.interface import Command, Ended, Usage
@@ -203,7 +204,7 @@ class Toolbox:
         if isinstance(tool, RemoteCall):
             return await self._use_remote(tool, exec_timeout_seconds)
         for name, text in values.items():
-            if ("\0" in text and name != "content") or clean(text) != text:
+            if ("\0" in text and name != "content") or without_surrogates(text) != text:
                 return Observation(f"Error: {name} holds what is no character", failed=True)
         try:
             return await self._use(tool, values, min(exec_timeout_seconds, self._left_seconds))
