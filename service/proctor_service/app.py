@@ -14,7 +14,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fastapi import FastAPI
 from fastapi.telemetry import TelemetryConfig
@@ -22,11 +22,12 @@ from fastapi.telemetry import TelemetryConfig
 from proctor_service.cli.version import service_version
 from proctor_service.composition import all_graders, make_backend
 from proctor_service.errors import StartError, StopError
-from proctor_service.evaluate import Evaluator, Judge, Outcome, outcome_bytes
+from proctor_service.evaluate import Evaluator, Judge
 from proctor_service.feature import Core, Feature, Sources, needing
 from proctor_service.features import FEATURES
 from proctor_service.http.fleet import Fleet
 from proctor_service.http.health import Readiness, health_routes, judging_probe
+from proctor_service.http.job_store import JobStore
 from proctor_service.http.jobs import Job
 from proctor_service.http.middleware import AnswerHeaders, Guard
 from proctor_service.http.problems import install_problems
@@ -34,8 +35,9 @@ from proctor_service.http.server import ANSWERING_SECONDS, Server, browser_url, 
 from proctor_service.http.tokens import Tokens
 from proctor_service.judge.judge import Judge as OwnJudge
 from proctor_service.observe.logs import configure_logging
-from proctor_service.observe.metrics import Metrics
+from proctor_service.observe.metrics import MeasuredApp, Metrics
 from proctor_service.observe.observer import Observer, Observers
+from proctor_service.outcomes import Outcome, outcome_bytes
 from proctor_service.rewards.examples import BODIES, install_openapi
 from proctor_service.rewards.items import Machine
 from proctor_service.rewards.routes import RewardHandler, reward_routes
@@ -69,6 +71,10 @@ NO_TELEMETRY: TelemetryConfig = {
 
 See `tracing.py`.
 """
+
+
+class _Part(Protocol):
+    async def close(self) -> None: ...
 
 
 @dataclass(slots=True)
@@ -131,7 +137,7 @@ class Parts:
             return
         self.closed = True
         core = self.core
-        parts = [*self.features, core.machine.backend, core.registry, self.readiness]
+        parts: list[_Part] = [*self.features, core.machine.backend, core.registry, self.readiness]
         async with contextlib.AsyncExitStack() as closing:  # it calls the last one first
             if self.tracing is not None:
                 closing.push_async_callback(self.tracing.close)
@@ -174,8 +180,8 @@ def build_app(
     probe = None
     if probed:
         probe = judging_probe(judge, machine.backend, machine.limits(None, "limits"))
-    parts, core = _parts(sources, machine, judge, features, Readiness(probe))
-    settings = core.settings
+    parts = _parts(sources, machine, judge, features, Readiness(probe))
+    core, settings = parts.core, machine.settings
     app = FastAPI(
         title="Proctor",
         version=service_version(),
@@ -194,7 +200,7 @@ def build_app(
     operators = settings.metrics_tenants
     app.include_router(health_routes(core.queue, core.metrics, parts.readiness, operators))
     install_problems(app)
-    install_openapi(app, [*BODIES, *core.bodies])
+    install_openapi(app, (*BODIES, *core.bodies))
     # Requests pass the middleware in reverse order: the last added comes first.
     app.add_middleware(
         Guard,
@@ -269,7 +275,7 @@ def _parts(
         shares=shares,
         evaluate=evaluate,
         rewards=RewardHandler(
-            machine, evaluate, queue, job_store(settings), running, fleet.answers
+            machine, evaluate, queue, _job_store(settings), running, fleet.answers
         ),
         registry=registry,
         tokens=Tokens(settings.tokens_by_tenant()),
@@ -294,9 +300,13 @@ def _tracing(settings: Settings) -> Tracing | None:
     )
 
 
+def _job_store(settings: Settings) -> JobStore[Any]:
+    return JobStore(settings.idempotency_seconds, settings.idempotency_mb * MEBIBYTE)
+
+
 def _sandbox_handler(core: Core, fleet: Fleet) -> SandboxHandler:
     gradings = Gradings(core.machine, core.registry, core.rewards, core.gradings)
-    return SandboxHandler(core.machine, core.registry, gradings, job_store(core.settings), fleet)
+    return SandboxHandler(core.machine, core.registry, gradings, _job_store(core.settings), fleet)
 
 
 @contextlib.asynccontextmanager

@@ -59,8 +59,8 @@ class Sources:
     """Where judging happens, before the parts of the service exist.
 
     `backend`, `judge`: None for sandboxes of this machine, and for the judge in this process.
-    `environments`: by name, without the default one. `fleet`: this replica among others. `keeps_state`: files in
-    the user's state folder are allowed, as for `proctor serve`.
+    `environments`: by name, without the default one. `fleet`: this replica among others. `keeps_state`: files
+    in the user's state folder are allowed, as for `proctor serve`.
     """
 
     settings: Settings

@@ -22,7 +22,6 @@ from service_process import processes_of
 from sqlalchemy.exc import SQLAlchemyError
 
 from proctor_service import optional
-from proctor_service.evaluate import Origin
 from proctor_service.features.journal.address import checked
 from proctor_service.features.journal.answering import questions as questions_module
 from proctor_service.features.journal.answering.questions import Questions
@@ -30,6 +29,7 @@ from proctor_service.features.journal.database import TooSlow
 from proctor_service.features.journal.filters import Filter
 from proctor_service.features.journal.reading import Reader
 from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.outcomes import Origin
 from proctor_service.sandbox.interface import Sandboxes
 from proctor_service.settings import Settings
 
@@ -179,7 +179,7 @@ def test_so_many_questions_wait(service: Service, monkeypatch: pytest.MonkeyPatc
 
 
 def questions_of(service: Service) -> Questions:
-    found = service.parts.feature("journal").handler._questions
+    found: Questions | None = service.parts.feature("journal").handler._questions
     assert found is not None
     return found
 

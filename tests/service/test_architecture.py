@@ -11,7 +11,13 @@ from proctor_service.features import FEATURES
 
 SERVICE = Path(__file__).resolve().parents[2] / "service" / "proctor_service"
 
-COMPOSITION = ("app.py", "cli/__init__.py", "features/__init__.py")
+COMPOSITION = (
+    "app.py",
+    "composition.py",
+    "cli/__init__.py",
+    "cli/judge_process.py",
+    "features/__init__.py",
+)
 """Modules that compose the service from the core and the features."""
 # folder or module of the core → what it may import of the service, besides itself
 MAY_IMPORT = {

@@ -18,9 +18,9 @@ from waits import WAIT_SECONDS
 
 from proctor_service.errors import StartError
 from proctor_service.features.replicas import forwarding
-from proctor_service.features.replicas.forwarding import FORWARDED
 from proctor_service.features.replicas.identity import Identity
 from proctor_service.http import body
+from proctor_service.http.fleet import FORWARDED
 from proctor_service.settings import Settings
 
 NDJSON = {"Accept": "application/x-ndjson"}
@@ -293,8 +293,9 @@ def test_who_drains_answers_what_it_has_passed_on_and_takes_no_more() -> None:
         answer = pool.submit(second.client.post, f"{url}/exec", json={"command": ["wait", "it"]})
         service.until(lambda: "it" in guest.waiting)
         rooms = second.service.parts
+        replicas = rooms.feature("replicas").replicas
         draining = second.service.call(lambda: second.service.loop.create_task(rooms.drain()))
-        second.service.until(lambda: rooms.replicas._draining)
+        second.service.until(lambda: replicas._draining)
         with second.service.client() as client:
             refused = client.get(url)
         assert problem(refused, 503, "draining").retryable

@@ -9,7 +9,7 @@ import sys
 import pytest
 from command_line import forget_settings
 
-from proctor_service.cli import COMMANDS
+from proctor_service.cli import COMMANDS, load
 
 LARGE = {
     "alembic", "cwsandbox", "datasets", "fastapi", "grpc", "httpx", "jinja2", "matplotlib", "mcp",
@@ -58,4 +58,4 @@ def test_a_command_imports_what_it_uses(arguments: list[str], needed: set[str]) 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if " " not in name])
 def test_the_list_of_commands_has_the_help_of_each(name: str) -> None:
     command = COMMANDS[name]
-    assert command.load(name).help.partition("\n\n")[0] == command.help
+    assert load(name).help.partition("\n\n")[0] == command.help

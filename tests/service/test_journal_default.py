@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import stat
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,11 @@ import pytest
 from command_line import forget_settings, proctor
 from fastapi import FastAPI
 from journals import Evaluated, written
-from proctor_service.optional import with_own_journal
 from pydantic import SecretStr
 
 import proctor_service.app
+from proctor_service.features.journal import default
+from proctor_service.features.journal.default import own_journal
 from proctor_service.sandbox.local import seen_in_sandboxes
 from proctor_service.settings import Settings
 from proctor_service.settings.state_folder import (
@@ -146,17 +149,14 @@ def test_a_file_system_that_machines_share_is_not_for_it(
 
 
 def test_a_service_that_is_told_nothing_keeps_one(tmp_path: Path) -> None:
-    settings, why = with_own_journal(Settings(port=9000), unseen)
+    url, why = own_journal(Settings(port=9000), unseen)
     path = tmp_path / "state" / "proctor" / "journal-127.0.0.1-9000.db"
-    assert settings.journal is not None
-    assert settings.journal.get_secret_value() == f"sqlite:///{path}"
+    assert url == f"sqlite:///{path}"
     assert (why, mode(path)) == ("", 0o600)
 
 
-@pytest.mark.parametrize("url", ["off", "sqlite:////nowhere/journal.db", "", "nonsense"])
-def test_what_is_set_stays(url: str, tmp_path: Path) -> None:
-    settings = Settings(journal=SecretStr(url))
-    assert with_own_journal(settings, unseen) == (settings, "")
+def test_what_is_set_stays(tmp_path: Path) -> None:
+    proctor_service.app.build_app(Settings(journal=SecretStr("off")), keeps_state=True)
     assert not (tmp_path / "state").exists()
 
 
@@ -171,8 +171,8 @@ def test_no_journal_is_kept_where_submissions_see_it(
     shown = Settings(sandbox_paths=[tmp_path / "link"])
     (tmp_path / "link").symlink_to(tmp_path)
     assert seen_in_sandboxes(shown, path)
-    settings, why = with_own_journal(shown, seen_in_sandboxes)
-    assert settings.journal == SecretStr("off")
+    url, why = own_journal(shown)
+    assert url == "off"
     assert why.startswith("submissions could read ")
     assert not (tmp_path / "state").exists()
 
@@ -198,12 +198,13 @@ def test_a_service_starts_without_a_journal_and_says_why(
 
     monkeypatch.setattr(proctor_service.app, "make_server", made)
     monkeypatch.setattr(proctor_service.app, "configure_logging", lambda *arguments: None)
-    monkeypatch.setattr(proctor_service.app, "_seen_in_sandboxes", unseen)
+    monkeypatch.setattr(default, "own_journal", partial(own_journal, is_seen=unseen))
     proctor_service.app.serve(Settings())
     assert not [line for line in caplog.messages if "journal" in line]
     monkeypatch.delenv("HOME")
     monkeypatch.delenv("XDG_STATE_HOME")
     proctor_service.app.serve(Settings())
+    asyncio.run(apps[1].state.parts.feature("journal").open())
     [told] = [line for line in caplog.messages if "journal" in line]
     assert told.startswith("no journal is kept: neither HOME nor XDG_STATE_HOME names a folder; ")
     assert "set PROCTOR_JOURNAL to sqlite:////path/to/file, postgresql://… or off" in told

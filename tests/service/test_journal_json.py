@@ -16,14 +16,13 @@ from proctor_client import wire
 from proctor_client._answers import parse_model
 from proctor_client.wire import CallsGrader, long_integers
 from proctor_service.errors import NotFound, NotReplayable, SandboxLost
-from proctor_service.evaluate import Origin, Outcome
 from proctor_service.features.journal.answering import answers
 from proctor_service.features.journal.reading import parsed
 from proctor_service.features.journal.replay import submission_of
 from proctor_service.features.journal.rows import dump
-from proctor_service.features.rollouts.trajectory import Plan, Task, Trajectory
-from proctor_service.http.json_encoding import encode, joined, member
+from proctor_service.http.json import encode, joined, member
 from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.outcomes import Origin, Outcome, Trajectory, TrajectoryPlan, TrajectoryTask
 
 ODD_TEXTS = (
     "\ud800", r"\ud800", r"\uD800", "\\", '\\"', "a\\", "\U0001f600", "\ud83dx", "x\ude00", "\t",
@@ -173,9 +172,11 @@ def test_what_is_not_there_is_null(under: Under) -> None:
 @pytest.mark.parametrize("with_texts", [True, False])
 def test_a_rollout_is_answered_whole(under: Under, with_texts: bool) -> None:
     messages: list[Any] = [{"role": "user", "content": HOSTILE, "logprob": -math.inf}] * 300
-    task = Task("p1", [], GRADER, {})
+    task = TrajectoryTask("p1", [], GRADER, {})
     agent: Any = None
-    plan = Plan("ro_1", task, agent, LIMITS, "all", "auto", "t", "job", 0.0, ("a",), step=3)
+    plan = TrajectoryPlan(
+        "ro_1", task, agent, LIMITS, "all", "auto", "t", "job", 0.0, ("a",), step=3
+    )
     said = [*map(encode, messages)]
     trajectory = Trajectory(said, reward=1.0, verdict="passed", metrics={"turns": 2})
     under.store.write([type(under.entries)(with_texts).rollout(plan, trajectory)])

@@ -19,9 +19,10 @@ import uvicorn.server
 from fastapi import FastAPI
 from waits import WAIT_SECONDS
 
-from proctor_service.app import Parts, Server, build_app, make_server
+from proctor_service.app import Parts, build_app, make_server
 from proctor_service.evaluate import Judge
 from proctor_service.http import server as server_module
+from proctor_service.http.server import Server
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import (
     DEFAULT,

@@ -84,7 +84,7 @@ class _Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         name, command, rest = super().resolve_command(ctx, args)
-        return name, load(name) if name in COMMANDS else command, rest
+        return name, load(name) if name is not None and name in COMMANDS else command, rest
 
 
 def build() -> typer.Typer:

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from proctor_service.http.jobs import Job
-from proctor_service.http.json_encoding import encode
+from proctor_service.http.json import encode
 
 NDJSON = "application/x-ndjson"
 PIECE_BYTES = 1 << 18

@@ -30,8 +30,7 @@ from proctor_client.wire import (
 from proctor_client.wire import Limits as WireLimits
 from proctor_client.wire import Submission as WireSubmission
 from proctor_service.errors import BatchTooLarge, Failure, InvalidRequest, JudgeFailed
-from proctor_service.evaluate import Item, NoCode, Origin, Outcome
-from proctor_service.http.json_encoding import encode
+from proctor_service.http.json import encode
 from proctor_service.http.responses import Line
 from proctor_service.judge.extract import Around, read_program
 from proctor_service.judge.submission import (
@@ -42,6 +41,7 @@ from proctor_service.judge.submission import (
     integrity_of,
     test_count,
 )
+from proctor_service.outcomes import Item, NoCode, Origin, Outcome
 from proctor_service.rewards.checks import (
     check_compiler,
     check_files,

@@ -21,12 +21,13 @@ from starlette.responses import Response
 
 from proctor_client.wire import RewardRequest, RewardResponse
 from proctor_service.errors import Cancelled, JudgeFailed
-from proctor_service.evaluate import Evaluate, Item, NoCode, Outcome
+from proctor_service.evaluate import Evaluate
 from proctor_service.http.body import RequestName, key_of, name_any_request, parse_body, read_body
 from proctor_service.http.fleet import FORWARDED, SharedAnswers
 from proctor_service.http.job_store import JobStore
 from proctor_service.http.jobs import Job
 from proctor_service.http.responses import NDJSON, AnswerFormat, Line, job_response
+from proctor_service.outcomes import Item, NoCode, Outcome
 from proctor_service.rewards.examples import reward_docs
 from proctor_service.rewards.items import Entry, Machine, Translation, line
 from proctor_service.scheduling.queue import FairQueue, stopping

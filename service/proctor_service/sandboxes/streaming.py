@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
 from proctor_service.errors import Failure, Refusal
-from proctor_service.http.json_encoding import encode
+from proctor_service.http.json import encode
 from proctor_service.http.problems import within_stream
 from proctor_service.http.responses import NDJSON, StreamedResponse
 from proctor_service.sandbox.interface import Hear, StreamName

@@ -31,14 +31,15 @@ from proctor_service.errors import (
     Overloaded,
     Refusal,
 )
-from proctor_service.evaluate import Evaluate, Item
+from proctor_service.evaluate import Evaluate
 from proctor_service.features.compat.program_runner import Asker, Program, Ran, Runner
 from proctor_service.http.body import name_any_request, parse_body, read_body
 from proctor_service.http.job_store import JobStore
 from proctor_service.http.jobs import CLIENT_GONE, Job, Value, job_of, value_of
-from proctor_service.http.json_encoding import encode
+from proctor_service.http.json import encode
 from proctor_service.http.responses import while_connected
 from proctor_service.judge.submission import Judgement
+from proctor_service.outcomes import Item
 from proctor_service.rewards.items import Machine, Translation
 from proctor_service.scheduling.deadlines import AT_ONCE
 from proctor_service.scheduling.queue import FairQueue, stopping

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
+from proctor_service.cli.version import service_version
 from proctor_service.feature import Command, Feature, needing
 
 if TYPE_CHECKING:

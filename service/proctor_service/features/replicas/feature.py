@@ -81,7 +81,7 @@ class ReplicasFeature(Feature):
 
         if self._pool is not None:
             self._pool.send_ahead = core.queue.send_ahead
-            self._pool.when_leased = partial(core.observers.tell, Observer.leased)
+            self._pool.when_leased = core.observers.leased
         if self.replicas is not None:
             core.finishing.append(self.replicas.drain)
         settings = core.settings

@@ -22,7 +22,7 @@ from proctor_service.errors import SandboxLost
 from proctor_service.features.replicas.forwarding import Question, Replicas
 from proctor_service.http.body import part_of_body
 from proctor_service.http.fleet import FORWARDED, Fleet, SharedAnswers
-from proctor_service.http.json_encoding import encode
+from proctor_service.http.json import encode
 from proctor_service.http.problems import within_stream
 from proctor_service.http.responses import NDJSON, json_response, while_connected
 

@@ -46,8 +46,11 @@ class Rollouts(Feature):
                 plan.tenant, plan.job, plan.deadline, plan.priority, begun=True
             ),
             core.machine.mcp_servers,
+            core.observers,
         )
-        policies = Policies(settings.policy_hosts, settings.policy_attempts)
+        policies = Policies(
+            settings.policy_hosts, settings.policy_attempts, observers=core.observers
+        )
         context = RolloutContext(player.play, policies.connect, turns)
         handler = RolloutHandler(core.machine, context, core.running)
         return [rollout_routes(handler, settings.max_body_mb)]

@@ -35,14 +35,13 @@ from proctor_service.features.rollouts.agent import Play
 from proctor_service.features.rollouts.custom_tools import check_tools
 from proctor_service.features.rollouts.policy import Connect
 from proctor_service.features.rollouts.prompts import system_prompt
-from proctor_service.features.rollouts.reply import clean
-from proctor_service.features.rollouts.trajectory import JsonObject, Plan, Task, Trajectory
 from proctor_service.http.body import parse_body, read_body
 from proctor_service.http.jobs import Job, Work
-from proctor_service.http.json_encoding import encode, joined, member
+from proctor_service.http.json import encode, joined, member, without_surrogates
 from proctor_service.http.responses import NDJSON, AnswerFormat, Line, job_response
 from proctor_service.judge.extract import Around
 from proctor_service.judge.submission import test_count
+from proctor_service.outcomes import JsonObject, Trajectory, TrajectoryPlan, TrajectoryTask
 from proctor_service.rewards.checks import (
     check_files,
     check_files_of,
@@ -66,7 +65,7 @@ class Part:
 
     task: RolloutTask
     index: int
-    plan: Plan
+    plan: TrajectoryPlan
 
 
 class Planning:
@@ -106,7 +105,7 @@ class Planning:
         self._machine.check_place(
             asked.grader, environment, f"{where}.grader", keeps_files=keeps_files
         )
-        task = Task(
+        task = TrajectoryTask(
             id=asked.id,
             messages=self._messages(asked, where),
             grader=asked.grader,
@@ -120,10 +119,12 @@ class Planning:
             for index in range(count)
         ]
 
-    def _plan(self, asked: RolloutTask, task: Task, environment: str, index: int) -> Plan:
+    def _plan(
+        self, asked: RolloutTask, task: TrajectoryTask, environment: str, index: int
+    ) -> TrajectoryPlan:
         request = self._request
         seed = request.policy.seed
-        return Plan(
+        return TrajectoryPlan(
             rollout_id=f"ro_{uuid.uuid4().hex}",
             task=task,
             agent=request.agent,
@@ -164,7 +165,9 @@ class Planning:
             system = ""
         if system:
             given.insert(0, {"role": "system", "content": system})
-        found: list[JsonObject] = json.loads(clean(json.dumps(given, ensure_ascii=False)))
+        found: list[JsonObject] = json.loads(
+            without_surrogates(json.dumps(given, ensure_ascii=False))
+        )
         return found
 
 
@@ -281,7 +284,7 @@ def _line(part: Part, outcome: Trajectory | BaseException) -> Line:
     return line
 
 
-def _log_end(plan: Plan, trajectory: Trajectory, line: Line) -> None:
+def _log_end(plan: TrajectoryPlan, trajectory: Trajectory, line: Line) -> None:
     failure = trajectory.failure
     log.info(
         "a trajectory ended",

@@ -21,7 +21,7 @@ from proctor_service.features.journal.pages.render import Templates
 from proctor_service.features.journal.reading import Page, Reader, Row, parsed
 from proctor_service.features.journal.replay import request_json, why_not
 from proctor_service.features.journal.series import By
-from proctor_service.http.json_encoding import encode
+from proctor_service.http.json import encode
 
 Query = Mapping[str, Any]
 """Fields of a `wire.EvaluationQuery`."""
