@@ -18,8 +18,7 @@ from proctor_client.wire import CacheResult, Extract, Integrity, Priority, Scori
 from proctor_service.errors import Failure, HandedBack, JudgeFailed
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import DEFAULT, PAYER, Backend, Sandboxes
-from proctor_service.scheduling.attempts import attempted
-from proctor_service.scheduling.queue import FairQueue
+from proctor_service.scheduling.queue import FairQueue, attempted
 from proctor_service.scheduling.result_cache import Cache
 
 log = logging.getLogger(__name__)

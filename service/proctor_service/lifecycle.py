@@ -23,14 +23,13 @@ from proctor_service.features.journal.recorder import Recorder
 from proctor_service.features.replicas import Replicas, Spreader
 from proctor_service.features.rollouts.routes import RolloutHandler
 from proctor_service.http.health import Readiness
-from proctor_service.http.jobs import Job
+from proctor_service.http.responses import RequestTask
 from proctor_service.observe.metrics import Metrics
 from proctor_service.rewards.routes import RewardHandler
 from proctor_service.sandbox.interface import Backend
-from proctor_service.sandboxes import Registry
+from proctor_service.sandboxes.registry import Registry
 from proctor_service.sandboxes.routes import SandboxHandler
-from proctor_service.scheduling.deadlines import Deadlines
-from proctor_service.scheduling.queue import DRAINING, FairQueue
+from proctor_service.scheduling.queue import DRAINING, Deadlines, FairQueue
 from proctor_service.scheduling.result_cache import Cache
 from proctor_service.settings import Settings
 
@@ -141,7 +140,7 @@ class AppState:
             closing.callback(self.deadlines.close)
         log.info("closed")
 
-    def _running(self) -> list[Job[Any]]:
+    def _running(self) -> list[RequestTask[Any]]:
         return [*self.handler.running, *self.rollouts.running, *self.compat.running]
 
     async def _work_ends(self, seconds: float) -> bool:

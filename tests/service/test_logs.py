@@ -18,8 +18,7 @@ from proctor_service.evaluate import Evaluator, Item, NoCode, Outcome, outcome_b
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.observe.logs import ConsoleFormatter, JsonFormatter
 from proctor_service.sandbox.interface import Limits, Sandboxes, Usage
-from proctor_service.scheduling.deadlines import Deadlines
-from proctor_service.scheduling.queue import FairQueue
+from proctor_service.scheduling.queue import Deadlines, FairQueue
 from proctor_service.scheduling.result_cache import Cache
 
 Format = Callable[..., str]

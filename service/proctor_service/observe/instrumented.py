@@ -8,8 +8,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
 from proctor_client.wire import Policy
 from proctor_service.errors import Cancelled, Failure, HandedBack
 from proctor_service.evaluate import Evaluate, Item, Judge, Outcome
@@ -18,7 +16,7 @@ from proctor_service.features.rollouts.policy import Ask, Connect
 from proctor_service.features.rollouts.reply import Reply
 from proctor_service.features.rollouts.trajectory import Plan, Trajectory
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.observe.metrics import CLIENT_GONE_STATUS, Metrics
+from proctor_service.observe.metrics import Metrics
 from proctor_service.sandbox.interface import Sandboxes
 
 
@@ -93,41 +91,3 @@ def measured_connect(connect: Connect, metrics: Metrics) -> Connect:
             yield asked
 
     return measured
-
-
-class MeasuredApp:
-    """ASGI middleware that records route, status and seconds of each request."""
-
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
-        self._app = app
-        self._metrics = metrics
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        begun, status, ended = time.perf_counter(), CLIENT_GONE_STATUS, False
-
-        def end() -> None:
-            nonlocal ended
-            if ended:
-                return
-            ended = True
-            template = getattr(scope.get("route"), "path", None)
-            method, route = ("any", "none") if template is None else (scope["method"], template)
-            self._metrics.answered(method, route, status, time.perf_counter() - begun)
-
-        async def noting(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            elif not message.get("more_body", False):
-                # Count before the answer ends, so that the client then finds its request counted.
-                end()
-            await send(message)
-
-        try:
-            await self._app(scope, receive, noting)
-        finally:
-            end()

@@ -29,7 +29,7 @@ from proctor_service.observe.collectors import (
     View,
 )
 from proctor_service.sandbox.interface import DEFAULT, Backend, Spent
-from proctor_service.scheduling.places import Rate
+from proctor_service.scheduling.fair_share import Rate
 from proctor_service.scheduling.queue import FairQueue
 
 MOST_SIGNALS = 64

@@ -23,11 +23,10 @@ from proctor_service.judge.submission import (
     source_of,
     test_count,
 )
-from proctor_service.rewards.checks import check_files_of, refuse_compiler
-from proctor_service.rewards.items import Machine
+from proctor_service.rewards.machine import Machine, check_files_of, refuse_compiler
 from proctor_service.rewards.routes import RewardHandler
 from proctor_service.sandbox.interface import Limits
-from proctor_service.sandboxes import Registry, Session
+from proctor_service.sandboxes.registry import Registry, Session
 from proctor_service.scheduling.queue import FairQueue
 from proctor_service.settings.languages import PYTHON
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from proctor_client.wire import Agent, Grader, HarborGrader, ToolsAgent
 from proctor_service.errors import InvalidRequest
-from proctor_service.rewards.checks import check_files
-from proctor_service.rewards.items import Machine
+from proctor_service.rewards.machine import Machine, check_files
 from proctor_service.settings.environments import DEFAULT
 
 

@@ -1,9 +1,13 @@
-"""Checks of fields that pydantic cannot make: languages of graders, tags, and paths of files."""
+"""Checks of a request against this machine: limits, environments, languages, files, tags, compilers.
+
+Every refusal is an InvalidRequest that names the field.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NoReturn
 
 from proctor_client.wire import (
@@ -14,10 +18,24 @@ from proctor_client.wire import (
     PytestGrader,
     StdioGrader,
 )
+from proctor_client.wire import Limits as WireLimits
 from proctor_service.errors import InvalidRequest
+from proctor_service.features.environments.built import NO_ENVIRONMENTS, Environments
 from proctor_service.features.languages.runner_tools import RUNNER_LANGUAGES
-from proctor_service.settings.languages import PYTHON
+from proctor_service.sandbox.interface import TESTS, Backend, Limits
+from proctor_service.settings import Settings
+from proctor_service.settings.environments import DEFAULT
+from proctor_service.settings.languages import PYTHON, language_named
+from proctor_service.settings.mcp_servers import NO_SERVERS, McpServer
 
+LIMITS_WITH_CEILING = (
+    "cpu_seconds",
+    "wall_seconds",
+    "memory_mb",
+    "output_kb",
+    "processes",
+    "disk_mb",
+)
 ANY_LANGUAGE_KINDS = ("exec", "stdio", "command")
 MOST_FILES = 1000
 LONGEST_TAG_CHARACTERS = 256
@@ -28,6 +46,116 @@ _DEFINE = re.compile(r"[A-Za-z_]\w*(?:=[\w.+-]*)?", re.ASCII)
 """Macros: `LOCAL`, `N=5`, `EPS=1e-9`; not `f(x)=x` or `A=1;`."""
 DEEPEST_PATH = 64
 """Each folder of each file is checked and made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The server's settings and backend: the same for every request."""
+
+    settings: Settings
+    backend: Backend
+    environments: Environments = field(default_factory=lambda: NO_ENVIRONMENTS)
+    mcp_servers: Mapping[str, McpServer] = field(default_factory=lambda: NO_SERVERS)
+
+    def environment(self, name: str | None, where: str) -> str:
+        """Return the name of an environment. Raises InvalidRequest for an unknown one."""
+        if name is None or name == DEFAULT:
+            return DEFAULT
+        if name not in self.environments:
+            known = ", ".join((DEFAULT, *self.environments))
+            raise InvalidRequest(f"{where}: no {name[:100]!r} here, only: {known}")
+        return name
+
+    def digest(self, environment: str) -> str:
+        """Return the digest of everything in an environment that a verdict may depend on."""
+        return "" if environment == DEFAULT else self.environments[environment].digest
+
+    def languages(self, environment: str = DEFAULT) -> tuple[str, ...]:
+        """Return the languages of an environment.
+
+        Those of its definition that this machine has, or those whose programs its image has. All
+        for an image at Aviato, where the judge finds out which are missing.
+        """
+        here = self.backend.traits.languages
+        if environment == DEFAULT:
+            return here
+        if self.environments[environment].remote_image:
+            return (PYTHON, *self.settings.languages)
+        image = self.environments[environment].image
+        if image is not None:
+            own = (PYTHON,) if image.python else ()
+            return own + tuple(
+                name
+                for name, language in self.settings.languages.items()
+                if set(language.needs) <= set(image.programs)
+            )
+        offered = self.environments[environment].definition.languages
+        return tuple(name for name in here if offered is None or name == PYTHON or name in offered)
+
+    def limits(
+        self,
+        asked: WireLimits | None,
+        where: str,
+        otherwise: Limits | None = None,
+        environment: str = DEFAULT,
+    ) -> Limits:
+        """Return the requested limits.
+
+        The defaults are `otherwise`, or else those of the environment and of the server. The ceiling
+        of all tests together is `TESTS` times that of one. Raises InvalidRequest above a ceiling.
+        """
+        settings = self.settings
+        own = None
+        if otherwise is None and environment != DEFAULT:
+            own = self.environments[environment].definition.limits
+        values: dict[str, float] = {}
+        for name in LIMITS_WITH_CEILING:
+            value = getattr(asked, name, None)
+            ceiling = getattr(settings, f"max_{name}")
+            if value is not None and not value <= ceiling:
+                raise InvalidRequest(f"{where}.{name}: {value} is above this server's {ceiling}")
+            default = getattr(own, name, None)
+            default = min(default or getattr(otherwise or settings, name), ceiling)
+            values[name] = value if value is not None else default
+        totals: dict[str, float | None] = {}
+        for name in ("cpu_seconds", "wall_seconds"):
+            total = getattr(asked, f"total_{name}", None)
+            if total is None:
+                total = getattr(otherwise, f"total_{name}", None)
+            ceiling = TESTS * getattr(settings, f"max_{name}")
+            if total is not None and not total <= ceiling:
+                at = f"{where}.total_{name}"
+                raise InvalidRequest(f"{at}: {total} is above this server's {ceiling}")
+            totals[f"total_{name}"] = total
+        network = bool(otherwise is not None and otherwise.network)
+        if asked is not None and asked.network is not None:
+            network = asked.network
+        if network and not self.backend.traits.allows_network:
+            raise InvalidRequest(f"{where}.network: this server gives no network to submissions")
+        return Limits(
+            cpu_seconds=float(values["cpu_seconds"]),
+            wall_seconds=float(values["wall_seconds"]),
+            memory_mb=int(values["memory_mb"]),
+            output_kb=int(values["output_kb"]),
+            processes=int(values["processes"]),
+            disk_mb=int(values["disk_mb"]),
+            network=network,
+            **totals,
+        )
+
+    def language(self, name: str, grader: Grader, where: str, environment: str = DEFAULT) -> str:
+        """Return the name of a language for a name or an alias.
+
+        Raises InvalidRequest if the server or the grader lacks it.
+        """
+        language = language_named(name, self.settings.languages)
+        here = self.languages(environment)
+        if language not in here:
+            only = ", ".join(here) or "commands"
+            raise InvalidRequest(f"{where}.language: no {name!r} here, only: {only}")
+        launches = language != PYTHON and self.settings.languages[language].launcher is not None
+        check_language(grader, language, f"{where}.language", has_launcher=launches)
+        return language
 
 
 def check_language(grader: Grader, language: str, where: str, *, has_launcher: bool) -> None:
@@ -49,15 +177,6 @@ def check_language(grader: Grader, language: str, where: str, *, has_launcher: b
     is_apart = isinstance(grader, ExecGrader) and (grader.setup or grader.tests)
     if is_apart and language != PYTHON and not has_launcher:
         raise InvalidRequest(f"{where}: {language} takes no tests apart from the submission")
-
-
-def check_judges_code(grader: Grader, where: str) -> None:
-    """Raise InvalidRequest for a grader that needs a sandbox in place of a completion."""
-    if grader.kind == "harbor":
-        raise InvalidRequest(
-            f"{where}.grader: harbor judges the files of a sandbox: /rollout, or "
-            "/sandboxes/{id}/grade"
-        )
 
 
 def check_tags(tags: Sequence[str]) -> None:
