@@ -118,7 +118,9 @@ def build_app(
     probe = judging_probe(judge, backend, machine.limits(None, "limits")) if probed else None
     parts = _parts(machine, judge, Readiness(probe), metrics)
     parts.held = held
+    parts.own_sandboxes = settings.max_sandboxes
     if workers is not None:
+        parts.own_sandboxes = 0
         workers.send_ahead = parts.queue.send_ahead
         if parts.tracing is not None:
             workers.when_leased = parts.tracing.leased

@@ -51,7 +51,8 @@ class _Part(Protocol):
 class AppState:
     """App state: the connected parts of the service, and their lifecycle.
 
-    `held`: what is locked until the end.
+    `held`: locks released at the end. `own_sandboxes`: most sandboxes with open files in this
+    process.
     """
 
     settings: Settings
@@ -73,6 +74,7 @@ class AppState:
     spreader: Spreader | None = None
     journal: Recorder | None = None
     held: ExitStack = field(default_factory=ExitStack)
+    own_sandboxes: int = 0
     opened: bool = False
     closed: bool = False
 
