@@ -40,12 +40,14 @@ from proctor_service.features.rollouts.agent import Play, Player
 from proctor_service.features.rollouts.policy import Policies
 from proctor_service.features.rollouts.routes import RolloutContext, RolloutHandler, rollout_routes
 from proctor_service.features.rollouts.workplaces import workplaces
+from proctor_service.graders import all_graders
 from proctor_service.http.health import Readiness, health_routes, judging_probe
 from proctor_service.http.middleware import Entrance, Tokens
 from proctor_service.http.problems import install_problems
 from proctor_service.http.server import Server as Server
 from proctor_service.http.server import make_server as make_server
 from proctor_service.http.task_store import TaskStore
+from proctor_service.judge.judge import Judge as OwnJudge
 from proctor_service.lifecycle import AppState
 from proctor_service.observe.instrumented import (
     measured_connect,
@@ -113,8 +115,10 @@ def build_app(
         backend, judge = workers.backend, workers.judge
     elif backend is None and settings.backend == "local":
         settings = _fitted(settings)
-    backend, judge = backend or _backend(settings, environments), judge or _judge(settings)
-    machine = Machine(settings, backend, environments, settings.mcp_servers_by_name())
+    graders = all_graders(settings.languages)
+    backend, judge = backend or _backend(settings, environments), judge or OwnJudge(graders)
+    servers = settings.mcp_servers_by_name()
+    machine = Machine(settings, backend, environments, servers, graders)
     probe = judging_probe(judge, backend, machine.limits(None, "limits")) if probed else None
     parts = _parts(machine, judge, Readiness(probe), metrics)
     parts.held = held
@@ -343,12 +347,6 @@ def _seen_in_sandboxes(settings: Settings, path: Path) -> bool:
     from proctor_service.sandbox.backends import seen_in_sandboxes
 
     return seen_in_sandboxes(settings, path)
-
-
-def _judge(settings: Settings) -> Judge:
-    from proctor_service.judge.judge import Judge as OwnJudge
-
-    return OwnJudge(settings.languages)
 
 
 def _warn_of_memory(settings: Settings) -> None:

@@ -30,7 +30,7 @@ from proctor_service.errors import (
     SandboxUnavailable,
 )
 from proctor_service.evaluate import NoCode, Outcome
-from proctor_service.judge.assemble import Around
+from proctor_service.judge.extract import Around
 from proctor_service.judge.submission import Submission
 from proctor_service.sandbox.interface import Command
 

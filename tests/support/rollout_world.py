@@ -20,7 +20,7 @@ from proctor_service.features.rollouts.agent import Player
 from proctor_service.features.rollouts.reply import Reply, reply_of
 from proctor_service.features.rollouts.tools import Workplace
 from proctor_service.features.rollouts.trajectory import JsonObject, Plan, Task, Trajectory
-from proctor_service.judge.assemble import NOTHING, Around
+from proctor_service.judge.extract import NOTHING, Around
 from proctor_service.judge.submission import Judgement
 from proctor_service.sandbox.interface import Command, Ended, Limits, Usage
 from proctor_service.settings.mcp_servers import McpServer

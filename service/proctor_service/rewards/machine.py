@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import NoReturn, get_args
 
 from proctor_client.wire import (
     CommandGrader,
@@ -21,11 +21,11 @@ from proctor_client.wire import (
 from proctor_client.wire import Limits as WireLimits
 from proctor_service.errors import InvalidRequest
 from proctor_service.features.environments.built import NO_ENVIRONMENTS, Environments
-from proctor_service.features.languages.runner_tools import RUNNER_LANGUAGES
+from proctor_service.judge.submission import Graders, Place
 from proctor_service.sandbox.interface import TESTS, Backend, Limits
 from proctor_service.settings import Settings
 from proctor_service.settings.environments import DEFAULT
-from proctor_service.settings.languages import PYTHON, language_named
+from proctor_service.settings.languages import PYTHON, RUNNER_LANGUAGES, language_named
 from proctor_service.settings.mcp_servers import NO_SERVERS, McpServer
 
 LIMITS_WITH_CEILING = (
@@ -36,7 +36,11 @@ LIMITS_WITH_CEILING = (
     "processes",
     "disk_mb",
 )
-ANY_LANGUAGE_KINDS = ("exec", "stdio", "command")
+_ANY_LANGUAGE = [
+    get_args(each.model_fields["kind"].annotation)[0]
+    for each in get_args(get_args(Grader)[0])
+    if each.any_language
+]
 MOST_FILES = 1000
 LONGEST_TAG_CHARACTERS = 256
 LONGEST_PATH_BYTES = 1024
@@ -56,6 +60,20 @@ class Machine:
     backend: Backend
     environments: Environments = field(default_factory=lambda: NO_ENVIRONMENTS)
     mcp_servers: Mapping[str, McpServer] = field(default_factory=lambda: NO_SERVERS)
+    graders: Graders = field(default_factory=dict)
+
+    def check_place(
+        self, grader: Grader, environment: str, where: str, *, keeps_files: bool = True
+    ) -> None:
+        """Check that a grader can judge the files of a sandbox of an environment.
+
+        `keeps_files`: False for an agent whose files are no part of its answer. Raises InvalidRequest.
+        """
+        check = self.graders[grader.kind].check
+        if check is not None:
+            is_own = environment != DEFAULT
+            has_image = is_own and self.environments[environment].image is not None
+            check(grader, Place(has_image, self.settings.max_wall_seconds, keeps_files), where)
 
     def environment(self, name: str | None, where: str) -> str:
         """Return the name of an environment. Raises InvalidRequest for an unknown one."""
@@ -163,8 +181,8 @@ def check_language(grader: Grader, language: str, where: str, *, has_launcher: b
 
     `has_launcher`: whether the language takes tests apart from the submission, as Python does.
     """
-    if language != PYTHON and grader.kind not in ANY_LANGUAGE_KINDS:
-        kinds = ", ".join(ANY_LANGUAGE_KINDS)
+    if language != PYTHON and not grader.any_language:
+        kinds = ", ".join(_ANY_LANGUAGE)
         raise InvalidRequest(
             f"{where}: {grader.kind} judges python only; for others there are: {kinds}"
         )

@@ -50,7 +50,7 @@ from proctor_service.http.body import (
 from proctor_service.http.json_encoding import encode
 from proctor_service.http.responses import NDJSON, AnswerFormat, Line, RequestTask, task_response
 from proctor_service.http.task_store import TaskStore
-from proctor_service.judge.assemble import Around, read_program
+from proctor_service.judge.extract import Around, read_program
 from proctor_service.judge.submission import Judgement, Submission, integrity_of, test_count
 from proctor_service.rewards.examples import reward_docs
 from proctor_service.rewards.machine import (
@@ -266,9 +266,9 @@ class Translation:
         grader = sent.grader or request.grader
         if grader is None:
             raise InvalidRequest(f"{where}.grader: neither the submission nor the request has one")
-        if grader.kind == "harbor":
+        if grader.judges == "sandbox":
             raise InvalidRequest(
-                f"{where}.grader: harbor judges the files of a sandbox: /rollout, or "
+                f"{where}.grader: {grader.kind} judges the files of a sandbox: /rollout, or "
                 "/sandboxes/{id}/grade"
             )
         if isinstance(grader, PytestGrader | CommandGrader | StdioGrader):

@@ -12,9 +12,8 @@ from contextlib import closing
 from proctor_client.wire import GradeRequest, HarborGrader
 from proctor_service.errors import FileMissing, FileRefused, SandboxEnded
 from proctor_service.evaluate import Item, NoCode, Origin
-from proctor_service.features.environments.harbor_request import check_verifier
 from proctor_service.http.responses import Line
-from proctor_service.judge.assemble import Around, assembled
+from proctor_service.judge.extract import Around, assembled
 from proctor_service.judge.submission import (
     SOLUTION,
     Submission,
@@ -53,7 +52,7 @@ class Gradings:
         check_files_of(asked.grader, "grader")
         if asked.compiler is not None:
             refuse_compiler("compiler")
-        check_verifier(self._machine, asked.grader, session.environment, "grader")
+        self._machine.check_place(asked.grader, session.environment, "grader")
         return self._machine.limits(asked.limits, "limits", session.limits)
 
     async def grade(

@@ -27,7 +27,6 @@ from proctor_client.wire import (
     ToolsAgent,
 )
 from proctor_service.errors import Failure, InvalidRequest, JudgeFailed
-from proctor_service.features.environments.harbor_request import check_agent, check_verifier
 from proctor_service.features.journal.json_texts import joined, member
 from proctor_service.features.rollouts.addresses import check_url
 from proctor_service.features.rollouts.agent import Play
@@ -46,7 +45,7 @@ from proctor_service.http.responses import (
     Work,
     task_response,
 )
-from proctor_service.judge.assemble import Around
+from proctor_service.judge.extract import Around
 from proctor_service.judge.submission import test_count
 from proctor_service.rewards.examples import rollout_docs
 from proctor_service.rewards.machine import (
@@ -107,8 +106,11 @@ class Planning:
         environment = self._environment
         if asked.environment is not None:
             environment = self._machine.environment(asked.environment, f"{where}.environment")
-        check_verifier(self._machine, asked.grader, environment, f"{where}.grader")
-        check_agent(self._request.agent, asked.grader, f"{where}.grader")
+        agent = self._request.agent
+        keeps_files = isinstance(agent, ToolsAgent) and "submit_solution" not in agent.tools
+        self._machine.check_place(
+            asked.grader, environment, f"{where}.grader", keeps_files=keeps_files
+        )
         task = Task(
             id=asked.id,
             messages=self._messages(asked, where),

@@ -14,7 +14,7 @@ from pydantic import JsonValue
 
 from proctor_client.wire import Agent, Extract, Grader, NegativeControl, Priority, Scoring, Verdict
 from proctor_service.errors import Failure
-from proctor_service.judge.assemble import NOTHING, Around
+from proctor_service.judge.extract import NOTHING, Around
 from proctor_service.sandbox.interface import DEFAULT, Limits
 
 JsonObject = dict[str, JsonValue]
