@@ -17,7 +17,8 @@ from pathlib import Path
 
 from figures import machine
 
-from proctor_service.features.environments import Store, default_python
+from proctor_service.features.environments.store import Store
+from proctor_service.sandbox.environments import default_python
 from proctor_service.sandbox.interface import Command, Limits, Sandboxes
 from proctor_service.sandbox.local import LocalBackend
 from proctor_service.sandbox.local.launch import make_plan
@@ -36,21 +37,21 @@ def available_mb() -> float:
     return int(line.split()[1]) / 1024
 
 
-async def once(source: Sandboxes) -> float:
+async def once(backend: Sandboxes, environment: str) -> float:
     """Seconds of a sandbox that runs `true`."""
     begun = time.perf_counter()
-    async with source.open_stateful(LIMITS) as sandbox:
+    async with backend.open(LIMITS, environment) as sandbox:
         ended = await sandbox.exec(TRUE)
         assert ended.exit_code == 0, ended
     return time.perf_counter() - begun
 
 
-async def at_once(source: Sandboxes, count: int) -> tuple[float, float]:
+async def at_once(backend: Sandboxes, environment: str, count: int) -> tuple[float, float]:
     """Seconds until so many sandboxes run, and the megabytes that they take."""
     before, begun = available_mb(), time.perf_counter()
     async with AsyncExitStack() as stack:
         opened = await asyncio.gather(
-            *(stack.enter_async_context(source.open_stateful(LIMITS)) for _ in range(count))
+            *(stack.enter_async_context(backend.open(LIMITS, environment)) for _ in range(count))
         )
         await asyncio.gather(*(sandbox.exec(TRUE) for sandbox in opened))
         return time.perf_counter() - begun, before - available_mb()
@@ -65,23 +66,24 @@ async def measure(image: str, rounds: int, folder: Path) -> None:
     )
     plan = await asyncio.to_thread(make_plan, settings, environments={"image": built})
     backend = LocalBackend(plan)
-    await backend.open()
+    await backend.start()
     try:
-        sources = {"without": backend.within("default"), "image": backend.within("image")}
-        for source in sources.values():
-            await once(source)
-        seconds: dict[str, list[float]] = {name: [] for name in sources}
+        environments = {"without": "default", "image": "image"}
+        for environment in environments.values():
+            await once(backend, environment)
+        seconds: dict[str, list[float]] = {name: [] for name in environments}
         for _ in range(rounds):
-            for name, source in sources.items():
-                seconds[name].append(await once(source))
+            for name, environment in environments.items():
+                seconds[name].append(await once(backend, environment))
         print("| start, `true`, stop | p50 ms | p95 ms |")
         print("|---|---|---|")
         for name, found in seconds.items():
             ordered = sorted(found)
             p95 = ordered[int(len(ordered) * 0.95)] * 1e3
             print(f"| {name} | {statistics.median(found) * 1e3:.1f} | {p95:.1f} |")
-        for name, source in reversed(sources.items()):  # the first finds no room of another's
-            took, megabytes = await at_once(source, AT_ONCE)
+        # The first finds no room of another's.
+        for name, environment in reversed(environments.items()):
+            took, megabytes = await at_once(backend, environment, AT_ONCE)
             print(
                 f"{AT_ONCE} at once, {name}: {took:.1f} s, {megabytes:.0f} MB, {megabytes / AT_ONCE:.1f} each"
             )

@@ -19,13 +19,14 @@ from contextlib import AbstractAsyncContextManager
 from proctor_service.app import build_app, make_server
 from proctor_service.cli.serve import end_with
 from proctor_service.evaluate import Judge
-from proctor_service.features.environments.built import Environments
 from proctor_service.features.replicas.judge_processes.pool import Pool
 from proctor_service.features.replicas.judge_processes.process import run
 from proctor_service.features.replicas.judge_processes.worker import Cause
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.observe.logs import configure_logging
+from proctor_service.sandbox.environments import Environments
 from proctor_service.sandbox.interface import (
+    DEFAULT,
     Backend,
     Limits,
     Sandbox,
@@ -85,22 +86,20 @@ class NoSandboxes:
 
     traits = Traits("simulated")
 
-    async def open(self) -> None:
+    async def start(self) -> None:
         """Nothing to prepare."""
 
     async def close(self) -> None:
         """Nothing to end."""
 
-    def lease(self, limits: Limits) -> AbstractAsyncContextManager[Sandbox]:
+    def lease(
+        self, limits: Limits, environment: str = DEFAULT
+    ) -> AbstractAsyncContextManager[Sandbox]:
         """Raise RuntimeError: there are none."""
         raise RuntimeError("sandboxes are simulated")
 
-    def within(self, environment: str) -> Sandboxes:
-        """Return the same in each environment."""
-        return self
-
-    def open_stateful(
-        self, limits: Limits, tags: Sequence[str] = ()
+    def open(
+        self, limits: Limits, environment: str = DEFAULT, tags: Sequence[str] = ()
     ) -> AbstractAsyncContextManager[StatefulSandbox]:
         """Raise RuntimeError: there are none."""
         raise RuntimeError("sandboxes are simulated")

@@ -67,16 +67,16 @@ def _real_sandboxes_are_slow(pytestconfig: pytest.Config) -> Iterator[None]:
     from proctor_service.errors import StartError
     from proctor_service.sandbox.local import LocalBackend
 
-    open_backend = LocalBackend.open
+    start_backend = LocalBackend.start
 
     async def checked(backend: LocalBackend) -> None:
         test = pytestconfig.stash[_RUNNING]
         if test.get_closest_marker("slow") is None:
             raise StartError(f"{test.name} starts real sandboxes: mark it slow")
-        await open_backend(backend)
+        await start_backend(backend)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LocalBackend, "open", checked)
+        patch.setattr(LocalBackend, "start", checked)
         yield
 
 

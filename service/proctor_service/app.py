@@ -23,7 +23,6 @@ from proctor_service.errors import StartError, StopError
 from proctor_service.evaluate import Evaluator, Judge, Outcome, outcome_bytes
 from proctor_service.features.compat import COMPAT_BODIES, CompatHandler, compat_routes
 from proctor_service.features.compat.program_runner import Runner
-from proctor_service.features.environments.built import BuiltEnvironment, Environments
 from proctor_service.features.environments.loading import default_environment, load_environments
 from proctor_service.features.environments.routes import environment_routes
 from proctor_service.features.journal.answering.routes import JournalHandler, journal_routes
@@ -67,6 +66,7 @@ from proctor_service.optional import (
 from proctor_service.rewards.examples import BODIES, install_openapi
 from proctor_service.rewards.machine import Machine
 from proctor_service.rewards.routes import RewardHandler, reward_routes
+from proctor_service.sandbox.environments import BuiltEnvironment, Environments
 from proctor_service.sandbox.interface import Backend
 from proctor_service.sandbox.linux.delegation import enable_limits
 from proctor_service.sandbox.memory_room import memory_check, memory_room
@@ -215,9 +215,9 @@ def _workers(
 
 async def _clear_cgroups(pid: int) -> None:
     """Remove the cgroups of a killed judge process."""
-    from proctor_service.sandbox.backends import clear_cgroups
+    from proctor_service.sandbox.local.cgroups import remove_left_by
 
-    await asyncio.to_thread(clear_cgroups, pid)
+    await asyncio.to_thread(remove_left_by, pid)
 
 
 def _parts(machine: Machine, judge: Judge, readiness: Readiness, metrics: Metrics) -> AppState:
@@ -331,7 +331,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 def _backend(settings: Settings, environments: Environments) -> Backend:
-    from proctor_service.sandbox.backends import make_backend
+    from proctor_service.backends import make_backend
 
     return make_backend(settings, environments=environments)
 
@@ -344,7 +344,7 @@ def _default_environment(settings: Settings) -> BuiltEnvironment | None:
 
 
 def _seen_in_sandboxes(settings: Settings, path: Path) -> bool:
-    from proctor_service.sandbox.backends import seen_in_sandboxes
+    from proctor_service.sandbox.local import seen_in_sandboxes
 
     return seen_in_sandboxes(settings, path)
 

@@ -147,10 +147,9 @@ class Evaluator:
         A submission that its judge hands back waits for another ticket.
         """
         try:
-            sandboxes = self._backend.within(submission.environment)
             asked = self._queue.clock()
             timed = replace(submission, deadline=item.deadline, asked_at=asked)
-            judge = partial(self._judge, timed, sandboxes)
+            judge = partial(self._judge, timed, self._backend)
             whose = (item.tenant, item.job)
             PAYER.set(whose)
             work = item if item.portable and submission.state is None else None

@@ -85,7 +85,7 @@ class AppState:
         self.opened = True
         if self.store is not None:
             await self.store.open()
-        await self.backend.open()
+        await self.backend.start()
         await self.readiness.open()
         # Their processes start after all that a reward needs.
         if self.journal is not None:

@@ -121,7 +121,7 @@ except OSError:
 
 def test_what_a_real_agent_leaves(places: Places) -> None:
     async def live() -> bytes:
-        async with places.backend.open_stateful(LIMITS) as sandbox:
+        async with places.backend.open(LIMITS) as sandbox:
             ended = await sandbox.exec(Command(code=LEFT))
             assert ended.exit_code == 0, ended
             return await sandbox.snapshot()

@@ -14,7 +14,7 @@ from harness import Service, running_service
 from aviato_gateway.stand_in import StandIn, stand_in
 from e2e.test_corpora import judge
 from proctor_service.errors import StartError
-from proctor_service.features.aviato import AviatoBackend
+from proctor_service.features.aviato.backend import AviatoBackend
 from proctor_service.features.environments.loading import load_environments
 from proctor_service.settings import Settings
 

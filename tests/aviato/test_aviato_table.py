@@ -172,7 +172,7 @@ def test_without_the_sdk_the_extra_is_named() -> None:
         "import sys; sys.path[:0] = " + repr(sys.path) + "\n"
         "sys.modules['cwsandbox'] = None\n"
         "from proctor_service.errors import StartError\n"
-        "from proctor_service.sandbox.backends import doctor, make_backend\n"
+        "from proctor_service.backends import doctor, make_backend\n"
         "from proctor_service.settings import Settings\n"
         "for use in (make_backend, doctor):\n"
         "    try: use(Settings(backend='aviato', aviato_api_key='x'))\n"
@@ -184,7 +184,7 @@ def test_without_the_sdk_the_extra_is_named() -> None:
 def test_the_sdk_is_imported_only_where_it_is_used() -> None:
     said = said_by(
         "import sys; sys.path[:0] = " + repr(sys.path) + "\n"
-        "import proctor_service.app, proctor_service.sandbox.backends\n"
+        "import proctor_service.app, proctor_service.backends\n"
         "print([name for name in ('cwsandbox', 'grpc', 'google') if name in sys.modules])\n"
     )
     assert said.strip() == "[]"

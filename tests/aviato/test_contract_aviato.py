@@ -19,9 +19,9 @@ from aviato_gateway.stand_in import StandIn, has_other_users, stand_in
 from contract.rooms_for_tests import LIMITS, Ask, Place, asking
 from contract.stateful_questions import QUESTIONS, Rooms, py, sh
 from contract.stateful_questions import Question as StatefulQuestion
+from proctor_service.backends import doctor, make_backend
 from proctor_service.errors import FileRefused, SandboxEnded, SandboxLost, StartError
 from proctor_service.judge.run import message
-from proctor_service.sandbox.backends import doctor, make_backend
 from proctor_service.sandbox.interface import Command, Job
 from proctor_service.sandbox.linux import seccomp
 
@@ -95,7 +95,7 @@ def test_the_doctor_asks_for_a_sandbox(gateway: StandIn) -> None:
 def test_what_cannot_start_says_why(gateway: StandIn, settings: dict[str, Any], why: str) -> None:
     backend = make_backend(gateway.settings(aviato_instance="none", **settings))
     with pytest.raises(StartError, match=why) as raised:
-        asyncio.run(backend.open())
+        asyncio.run(backend.start())
     assert "wrong-key" not in str(raised.value)
     assert gateway.alive("proctor-instance-none") == []
 
@@ -115,7 +115,7 @@ def test_an_image_without_root_is_refused_unless_told_to() -> None:
 
     with stand_in(user=user if has_other_users() else 0) as gateway:
         with pytest.raises(StartError, match="do not run as root"):
-            asyncio.run(make_backend(gateway.settings(allow_degraded=False)).open())
+            asyncio.run(make_backend(gateway.settings(allow_degraded=False)).start())
         assert gateway.alive() == []
         with opened(gateway, "plain", allow_degraded=True, pool_size=1) as ask:
             ask(question)
@@ -344,7 +344,7 @@ def test_a_lease_that_is_given_up_leaves_no_sandbox(gateway: StandIn) -> None:
 def test_tags_network_and_memory_as_they_were_asked_for(gateway: StandIn) -> None:
     async def question(place: Place) -> None:
         wide = replace(LIMITS, network=True, memory_mb=2048)
-        async with place.backend.open_stateful(wide, ["mine", "proctor-instance-other"]):
+        async with place.backend.open(wide, tags=["mine", "proctor-instance-other"]):
             alive = gateway.order("census")["alive"]
         (mine,) = (box for box in alive if "mine" in box["tags"])
         others = [box for box in alive if "proctor-instance-wide" in box["tags"] and box != mine]
@@ -365,7 +365,7 @@ def test_what_an_earlier_start_left_is_stopped(gateway: StandIn) -> None:
     async def question(place: Place) -> None:
         before = set(gateway.alive("proctor-instance-again"))
         other = make_backend(gateway.settings(aviato_instance="again", pool_size=1))
-        await other.open()
+        await other.start()
         try:
             assert before
             assert before.isdisjoint(gateway.alive())
@@ -380,7 +380,7 @@ def test_what_an_earlier_start_left_is_stopped(gateway: StandIn) -> None:
 
 
 def kept(place: Place, **limits: Any) -> Any:
-    return place.backend.open_stateful(replace(LIMITS, **limits))
+    return place.backend.open(replace(LIMITS, **limits))
 
 
 def test_a_gateway_that_restarts_between_two_commands_costs_nothing(gateway: StandIn) -> None:

@@ -10,7 +10,7 @@ import pytest
 from aviato_gateway.stand_in import stand_in
 from contract import test_contract_sandbox as questions
 from contract.rooms_for_tests import Ask, asking
-from proctor_service.sandbox.backends import make_backend
+from proctor_service.backends import make_backend
 
 globals().update(
     (name, test)

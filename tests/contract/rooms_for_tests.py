@@ -13,10 +13,10 @@ from typing import Any, Concatenate, ParamSpec
 from event_loop import given_first
 from time_factor import TIME_FACTOR
 
+from proctor_service.backends import make_backend
 from proctor_service.codec.values import decode, loads
 from proctor_service.judge.run import Run, message, run, run_calls
-from proctor_service.sandbox.backends import make_backend
-from proctor_service.sandbox.interface import Backend, Limits, Sandbox
+from proctor_service.sandbox.interface import DEFAULT, Backend, Limits, Sandbox
 from proctor_service.settings import Settings
 
 P = ParamSpec("P")
@@ -51,7 +51,7 @@ class Place:
 
         call = dumps([name, encode(list(arguments)), encode({})])
         job = message("python", mode="calls", source=source, files={}, count=1)
-        finished = await run_calls(self.backend, job, self._limits(limits), [call], None)
+        finished = await run_calls(self.backend, job, self._limits(limits), DEFAULT, [call], None)
         kind, index, value = loads(finished.lines[1])[:3]
         assert (kind, index) == ("value", 0), finished
         return decode(value)
@@ -60,7 +60,7 @@ class Place:
         self, source: str, mode: str, fields: dict[str, Any], limits: dict[str, Any]
     ) -> Run:
         job = message("python", mode=mode, source=source, files={}, **fields)
-        return await run(self.backend, job, self._limits(limits))
+        return await run(self.backend, job, self._limits(limits), DEFAULT)
 
     def _limits(self, changed: dict[str, Any]) -> Limits:
         wanted = replace(LIMITS, **changed)
@@ -75,7 +75,7 @@ Ask = Callable[[Question], None]
 def asking(backend: Backend, lose: Callable[[Sandbox], None] = cannot_lose) -> Iterator[Ask]:
     """Asks questions of a backend, one after the other; it is open for the length of the block."""
     with asyncio.Runner() as runner:
-        runner.run(backend.open())
+        runner.run(backend.start())
         try:
             yield lambda question: runner.run(question(Place(backend, lose)))
         finally:
@@ -87,7 +87,7 @@ def inside(question: Question, **settings: Any) -> None:
 
     async def asked() -> None:
         backend = make_backend(Settings(slots=2, **settings))
-        await backend.open()
+        await backend.start()
         try:
             await question(Place(backend))
         finally:

@@ -39,7 +39,7 @@ class Rooms:
 
     def open_stateful(self, **limits: Any) -> AbstractAsyncContextManager[StatefulSandbox]:
         """A sandbox for the length of a block."""
-        return self.backend.open_stateful(replace(LIMITS, **limits), ("asked",))
+        return self.backend.open(replace(LIMITS, **limits), tags=("asked",))
 
 
 Question = Callable[[Rooms], Coroutine[Any, Any, None]]

@@ -99,7 +99,7 @@ def test_a_command_that_fails_while_the_machine_kills_for_memory_has_no_result()
             for kills in (count(), repeat(7)):
                 procfs.out_of_memory_kills = partial(next, kills)
                 for code in ("raise SystemExit(3)", "pass"):
-                    async with place.backend.open_stateful(LIMITS) as sandbox:
+                    async with place.backend.open(LIMITS) as sandbox:
                         try:
                             await sandbox.read_file("missing", 9)
                         except FileMissing:

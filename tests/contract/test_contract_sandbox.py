@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from contract.rooms_for_tests import LIMITS, Ask, Place, asked, asking, in_place
+from proctor_service.backends import make_backend
 from proctor_service.codec.values import dumps, encode
 from proctor_service.errors import SandboxLost
 from proctor_service.judge.run import message, run_calls
-from proctor_service.sandbox.backends import make_backend
-from proctor_service.sandbox.interface import Job
+from proctor_service.sandbox.interface import DEFAULT, Job
 from proctor_service.sandbox.linux.channel import Stream
 from proctor_service.sandbox.local import LocalBackend
 from proctor_service.sandbox.local.sandbox import LocalSandbox
@@ -336,7 +336,7 @@ def f(n):
         limits = replace(LIMITS, cpu_seconds=0.7, total_cpu_seconds=total)
         calls = [dumps(["f", encode([number]), encode({})]) for number in numbers]
         job = message("python", mode="calls", source=source, files={}, count=len(calls))
-        finished = await run_calls(place.backend, job, limits, calls, None)
+        finished = await run_calls(place.backend, job, limits, DEFAULT, calls, None)
         answered = sum(line.startswith(b'["value"') for line in finished.lines)
         assert (finished.ended.ending, answered) == (ending, answers)
 

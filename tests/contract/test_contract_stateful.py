@@ -17,10 +17,10 @@ from waits import WAIT_SECONDS
 
 from contract.stateful_questions import QUESTIONS, Question, Rooms, py, sh
 from contract.test_contract_ordinary_user import as_ordinary_user
+from proctor_service.backends import make_backend
 from proctor_service.errors import FileRefused, SandboxLost, SandboxUnavailable
 from proctor_service.guest.session import file_operations as guest
 from proctor_service.sandbox import file_operations
-from proctor_service.sandbox.backends import make_backend
 from proctor_service.sandbox.interface import Command
 from proctor_service.sandbox.local import LocalBackend, stateful
 from proctor_service.sandbox.local.execution import Execution
@@ -33,7 +33,7 @@ def ask(question: Callable[[Rooms], Coroutine[Any, Any, None]], **settings: Any)
 
     async def asked() -> None:
         backend = make_backend(Settings(slots=2, **settings))
-        await backend.open()
+        await backend.start()
         try:
             await question(Rooms(backend))
         finally:

@@ -23,12 +23,12 @@ from pydantic import SecretStr
 
 from deploy.prometheus_server import Target
 from fault_rig.programs import RedisServer, redis_server
+from proctor_service.backends import make_backend
 from proctor_service.errors import SandboxLost
 from proctor_service.features.journal import recorder
 from proctor_service.graders import all_graders
 from proctor_service.judge.judge import Judge
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.sandbox.backends import make_backend
 from proctor_service.sandbox.interface import Sandboxes, Traits
 from proctor_service.sandboxes.registry import Registry
 from proctor_service.settings import Settings

@@ -12,7 +12,7 @@ import pytest
 from harness import Service
 from shared_data import shared_data
 
-from proctor_service.features.environments import default_python
+from proctor_service.sandbox.environments import default_python
 from proctor_service.settings import Settings
 
 Row = dict[str, Any]

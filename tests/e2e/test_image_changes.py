@@ -27,7 +27,7 @@ from changed_trees import (
 from unpacked_image import VARIABLES, unpacked_image
 
 from contract.test_contract_ordinary_user import as_ordinary_user
-from proctor_service.features.environments.built import BuiltEnvironment
+from proctor_service.sandbox.environments import BuiltEnvironment
 from proctor_service.sandbox.interface import Command, Limits, StatefulSandbox
 from proctor_service.sandbox.local import LocalBackend
 from proctor_service.sandbox.local.launch import make_plan
@@ -66,9 +66,9 @@ def within(built: BuiltEnvironment, act: Act) -> None:
 
     async def acted() -> None:
         backend = LocalBackend(make_plan(Settings(slots=1), environments={"app": built}))
-        await backend.open()
+        await backend.start()
         try:
-            await act(lambda: backend.within("app").open_stateful(LIMITS))
+            await act(lambda: backend.open(LIMITS, "app"))
         finally:
             await backend.close()
 

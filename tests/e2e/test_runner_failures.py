@@ -16,11 +16,11 @@ from optional_programs import skip_without
 from shared_judging import shared_judge
 
 from proctor_client.wire import ExecGrader
+from proctor_service.backends import make_backend
 from proctor_service.graders import all_graders
 from proctor_service.judge.judge import Judge
 from proctor_service.judge.run import RunnerFailed
 from proctor_service.judge.submission import Submission
-from proctor_service.sandbox.backends import make_backend
 from proctor_service.sandbox.interface import Limits
 from proctor_service.settings import Settings
 
@@ -92,7 +92,7 @@ def test_a_test_sandbox_that_fails_before_its_first_question_is_our_error(
 def test_a_state_that_our_code_fails_to_restore_is_our_error(tmp_path: Path) -> None:
     async def judged(settings: Settings) -> None:
         backend = make_backend(settings)
-        await backend.open()
+        await backend.start()
         try:
             limits = Limits(2, 10, 256, 64, 16, 64)
             grader = ExecGrader(kind="exec")

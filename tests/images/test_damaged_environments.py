@@ -16,8 +16,8 @@ from host_image import write_image
 from tiny_packages import DEFAULT, offline, write_wheel
 
 from proctor_client import Client, wire
-from proctor_service.features.environments import Store
-from proctor_service.features.environments.built import BuiltEnvironment
+from proctor_service.features.environments.store import Store
+from proctor_service.sandbox.environments import BuiltEnvironment
 from proctor_service.settings import Settings
 from proctor_service.settings.environments import read_environments
 

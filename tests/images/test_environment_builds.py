@@ -17,7 +17,7 @@ from tiny_packages import DEFAULT, offline, write_source, write_wheel
 from waits import WAIT_SECONDS
 
 from proctor_service.errors import StartError
-from proctor_service.features.environments import Store
+from proctor_service.features.environments.store import Store
 from proctor_service.settings.environments import read_environments
 
 pytestmark = pytest.mark.slow

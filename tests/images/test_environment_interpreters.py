@@ -8,8 +8,12 @@ import pytest
 from tiny_packages import DEFAULT, usable_interpreters
 
 from proctor_service.errors import StartError
-from proctor_service.features.environments import find_python
-from proctor_service.features.environments.interpreters import find_interpreter, inspect, installed
+from proctor_service.features.environments.interpreters import (
+    find_interpreter,
+    find_python,
+    inspect,
+    installed,
+)
 
 
 def test_a_version_finds_its_newest_patch() -> None:

@@ -10,8 +10,9 @@ import pytest
 from tiny_packages import DEFAULT, offline, usable_interpreters, write_source, write_wheel
 
 from proctor_service.errors import StartError
-from proctor_service.features.environments import BuiltEnvironment, Store
 from proctor_service.features.environments.interpreters import inspect
+from proctor_service.features.environments.store import Store
+from proctor_service.sandbox.environments import BuiltEnvironment
 from proctor_service.settings import Settings
 from proctor_service.settings.environments import Environment
 
@@ -332,7 +333,7 @@ def test_an_environment_in_use_is_neither_removed_nor_replaced(store: Store, whe
 
 
 def test_the_default_folder_is_in_the_state_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    from proctor_service.features.environments import environments_folder
+    from proctor_service.features.environments.store import environments_folder
 
     monkeypatch.setenv("XDG_STATE_HOME", "/state")
     assert environments_folder(Settings()) == Path("/state/proctor/environments")

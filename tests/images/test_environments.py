@@ -15,7 +15,7 @@ from harness import Service, running_service
 from tiny_packages import DEFAULT, offline, usable_interpreters, write_wheel
 
 from proctor_service.errors import StartError
-from proctor_service.features.environments import Store
+from proctor_service.features.environments.store import Store
 from proctor_service.sandbox.local import LocalBackend
 from proctor_service.settings import Settings
 from proctor_service.settings.environments import read_environments

@@ -21,9 +21,9 @@ from harness import running_service
 
 from contract.test_contract_ordinary_user import as_ordinary_user
 from proctor_service.errors import FileRefused, StartError
-from proctor_service.features.environments import Store
-from proctor_service.features.environments.built import BuiltEnvironment
 from proctor_service.features.environments.images import _inside, _python_version, image_ids
+from proctor_service.features.environments.store import Store
+from proctor_service.sandbox.environments import BuiltEnvironment
 from proctor_service.sandbox.interface import Command, Limits, StatefulSandbox
 from proctor_service.sandbox.local import LocalBackend
 from proctor_service.sandbox.local.launch import make_plan
@@ -82,9 +82,9 @@ def within(built: BuiltEnvironment, act: Act, slots: int = 2) -> None:
     async def acted() -> None:
         plan = make_plan(Settings(slots=slots), environments={"app": built})
         backend = LocalBackend(plan)
-        await backend.open()
+        await backend.start()
         try:
-            await act(lambda: backend.within("app").open_stateful(LIMITS))
+            await act(lambda: backend.open(LIMITS, "app"))
         finally:
             await backend.close()
 
@@ -189,7 +189,7 @@ def test_as_an_ordinary_user(image: str) -> None:
     said = as_ordinary_user(f"""
         import pathlib, tempfile
         from images.test_images import ask_all
-        from proctor_service.features.environments import Store
+        from proctor_service.features.environments.store import Store
         from proctor_service.settings.environments import Environment
         with tempfile.TemporaryDirectory() as folder:
             definition = Environment(image={image!r}, env={{"COLOUR": "red"}})

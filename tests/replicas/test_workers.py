@@ -312,7 +312,7 @@ def test_stateful_sandboxes_are_spread() -> None:
     async def test(under: Under) -> None:
         async with AsyncExitStack() as stack:
             for _ in range(6):
-                opening = under.pool.backend.open_stateful(ROOMY)
+                opening = under.pool.backend.open(ROOMY)
                 sandbox = await stack.enter_async_context(opening)
             assert [worker.sandboxes for worker in under.pool.working()] == [3, 3]
             waiting = [
@@ -406,7 +406,7 @@ def test_a_process_that_cannot_start_stops_the_service() -> None:
 def test_a_sandbox_lives_in_one_process() -> None:
     async def test(under: Under) -> None:
         heard: list[tuple[str, bytes]] = []
-        async with under.pool.backend.open_stateful(ROOMY, ("tag",)) as sandbox:
+        async with under.pool.backend.open(ROOMY, tags=("tag",)) as sandbox:
             await sandbox.write_file("a", b"1")
             assert await sandbox.read_file("a", 10) == b"1"
             assert await sandbox.snapshot() == b"a"
@@ -433,7 +433,7 @@ def test_a_sandbox_lives_in_one_process() -> None:
 def test_a_sandbox_is_lost_with_its_process() -> None:
     async def test(under: Under) -> None:
         backend = under.pool.backend
-        async with backend.open_stateful(ROOMY) as sandbox:
+        async with backend.open(ROOMY) as sandbox:
             ended = asyncio.create_task(sandbox.ended())
             await asyncio.sleep(0)
             for pid in await under.pids():
@@ -443,7 +443,7 @@ def test_a_sandbox_is_lost_with_its_process() -> None:
             with pytest.raises(SandboxLost):
                 await sandbox.exec(Command(("true",)))
         await under.pids()
-        async with backend.open_stateful(ROOMY) as sandbox:
+        async with backend.open(ROOMY) as sandbox:
             assert (await sandbox.exec(Command(("true",)))).exit_code == 0
 
     run(test)

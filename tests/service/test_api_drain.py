@@ -152,7 +152,7 @@ def test_a_second_signal_ends_it_at_once() -> None:
 
 
 class Broken(NoBackend):
-    async def open(self) -> None:
+    async def start(self) -> None:
         raise StartError("no namespaces here: do this")
 
 

@@ -19,7 +19,7 @@ from typer.testing import Result
 from waits import WAIT_SECONDS
 
 import proctor_service.app
-import proctor_service.sandbox.backends
+import proctor_service.backends
 from proctor_service.cli.failures import Trouble
 from proctor_service.cli.temporary import temporary_service
 from proctor_service.errors import StartError
@@ -40,7 +40,7 @@ def doctored(monkeypatch: pytest.MonkeyPatch, *checks: Check) -> Result:
     def examine(settings: Settings) -> list[Check]:
         return found
 
-    monkeypatch.setattr(proctor_service.sandbox.backends, "doctor", examine)
+    monkeypatch.setattr(proctor_service.backends, "doctor", examine)
     return proctor("doctor")
 
 

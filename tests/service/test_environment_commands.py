@@ -9,7 +9,7 @@ import pytest
 from command_line import forget_settings, proctor
 from tiny_packages import DEFAULT, offline, write_wheel
 
-from proctor_service.features.environments import Store
+from proctor_service.features.environments.store import Store
 
 FILE = """
 [environments.science]

@@ -15,7 +15,7 @@ from pydantic import SecretStr
 
 import proctor_service.app
 from proctor_service.optional import with_own_journal
-from proctor_service.sandbox.backends import seen_in_sandboxes
+from proctor_service.sandbox.local import seen_in_sandboxes
 from proctor_service.settings import Settings
 from proctor_service.settings.state_folder import (
     NoStateFolder,

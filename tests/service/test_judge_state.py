@@ -17,12 +17,12 @@ from proctor_service.judge.judge import Judge
 from proctor_service.judge.run import RunnerFailed, Unfit, room_for, run, with_files
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import (
+    DEFAULT,
     Backend,
     Ended,
     Job,
     Limits,
     Sandbox,
-    Sandboxes,
     StatefulSandbox,
     Traits,
     Usage,
@@ -61,7 +61,9 @@ class Says:
         self.sent: list[Any] = []
         self.limits: list[Limits] = []
 
-    def lease(self, limits: Limits) -> AbstractAsyncContextManager[Sandbox]:
+    def lease(
+        self, limits: Limits, environment: str = DEFAULT
+    ) -> AbstractAsyncContextManager[Sandbox]:
         self.limits.append(limits)
         return self._lease()
 
@@ -69,15 +71,12 @@ class Says:
     async def _lease(self) -> AsyncIterator[Sandbox]:
         yield _Saying(self, list(self.lines))
 
-    def within(self, environment: str) -> Sandboxes:
-        return self
-
-    def open_stateful(
-        self, limits: Limits, tags: Sequence[str] = ()
+    def open(
+        self, limits: Limits, environment: str = DEFAULT, tags: Sequence[str] = ()
     ) -> AbstractAsyncContextManager[StatefulSandbox]:
         raise AssertionError("nothing is kept here")
 
-    async def open(self) -> None: ...
+    async def start(self) -> None: ...
 
     async def close(self) -> None: ...
 
@@ -121,10 +120,10 @@ def judge(backend: Backend, name: str, **fields: Any) -> Judgement:
 
 def test_a_state_goes_before_the_job_and_not_into_it() -> None:
     backend = Says(["reached", "x"], code=0)
-    asyncio.run(run(backend, b'{"kind": "python"}\n', LIMITS, state=b"tar"))
+    asyncio.run(run(backend, b'{"kind": "python"}\n', LIMITS, DEFAULT, state=b"tar"))
     assert backend.sent == [{"kind": "state", "size_bytes": 3}, b"tar", {"kind": "python"}]
     backend = Says(code=0)
-    asyncio.run(run(backend, b'{"kind": "python"}\n', LIMITS))
+    asyncio.run(run(backend, b'{"kind": "python"}\n', LIMITS, DEFAULT))
     assert (backend.sent, backend.limits) == ([{"kind": "python"}], [LIMITS])
 
 
@@ -149,17 +148,19 @@ def test_nobody_gets_an_error_by_saying_that_it_does_not_fit(name: str, line: li
 
 
 def test_it_is_said_first_or_not_at_all() -> None:
-    finished = asyncio.run(run(Says(["loaded"], ["unfit", "x"]), b"{}\n", LIMITS))
+    finished = asyncio.run(run(Says(["loaded"], ["unfit", "x"]), b"{}\n", LIMITS, DEFAULT))
     assert len(finished.lines) == 2
     with pytest.raises(Unfit):
-        asyncio.run(run(Says(["unfit", "x"], ["loaded"], began=False), b"{}\n", LIMITS))
+        asyncio.run(run(Says(["unfit", "x"], ["loaded"], began=False), b"{}\n", LIMITS, DEFAULT))
 
 
 def test_who_ends_before_the_submission_began_is_a_runner_of_ours() -> None:
     for lines in ([], [["broken", "Traceback: no"]], [["loaded"]], [["unfit"]]):
         with pytest.raises(RunnerFailed):
-            asyncio.run(run(Says(*lines, began=False), b"{}\n", LIMITS))
-    finished = asyncio.run(run(Says(["loaded"], ["broken", "Trace\nE: no"]), b"{}\n", LIMITS))
+            asyncio.run(run(Says(*lines, began=False), b"{}\n", LIMITS, DEFAULT))
+    finished = asyncio.run(
+        run(Says(["loaded"], ["broken", "Trace\nE: no"]), b"{}\n", LIMITS, DEFAULT)
+    )
     assert (finished.lines, finished.fault) == ((b'["loaded"]',), "Trace\nE: no")
     assert "runner failed: E" in finished.how_it_ended()
 

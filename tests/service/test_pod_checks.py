@@ -13,7 +13,7 @@ import pytest
 from command_line import proctor
 from pydantic import SecretStr
 
-import proctor_service.sandbox.backends
+import proctor_service.backends
 from proctor_service.cli.pod import pod_check
 from proctor_service.cli.pod.facts import BITS, PodFacts, read_facts
 from proctor_service.cli.pod.pod_check import PodCheck
@@ -234,7 +234,7 @@ def sound_machine(settings: Settings) -> list[Check]:
 
 
 def test_the_command_prints_json(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proctor_service.sandbox.backends, "doctor", sound_machine)
+    monkeypatch.setattr(proctor_service.backends, "doctor", sound_machine)
     monkeypatch.setenv("PROCTOR_PEERS", '["dns://nobody.invalid:8080"]')
     monkeypatch.setenv("PROCTOR_ADVERTISE_URL", "http://10.0.0.7:8080")
     said = proctor("doctor", "--kubernetes", "--json")
@@ -253,7 +253,7 @@ def test_a_backend_that_does_not_start_is_a_check(monkeypatch: pytest.MonkeyPatc
     def broken(settings: Settings) -> list[Check]:
         raise StartError("no interpreter")
 
-    monkeypatch.setattr(proctor_service.sandbox.backends, "doctor", broken)
+    monkeypatch.setattr(proctor_service.backends, "doctor", broken)
     said = proctor("doctor", "--kubernetes", "--json")
     found = {each["name"]: each for each in json.loads(said.stdout)["pod"]}
     assert said.exit_code == 1
@@ -262,7 +262,7 @@ def test_a_backend_that_does_not_start_is_a_check(monkeypatch: pytest.MonkeyPatc
 
 
 def test_without_kubernetes_json_has_the_machine_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proctor_service.sandbox.backends, "doctor", sound_machine)
+    monkeypatch.setattr(proctor_service.backends, "doctor", sound_machine)
     said = proctor("doctor", "--json")
     assert said.exit_code == 0
     assert json.loads(said.stdout)["pod"] == []

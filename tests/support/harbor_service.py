@@ -12,8 +12,8 @@ from harbor_tasks import write_tasks
 from host_image import write_image
 
 from proctor_client.harbor import HarborTask, read_tasks
-from proctor_service.features.environments import Store
 from proctor_service.features.environments.cli.harbor_images import build_images
+from proctor_service.features.environments.store import Store
 from proctor_service.settings.environments import read_environments
 
 

@@ -25,6 +25,7 @@ from proctor_service.http import server as server_module
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.lifecycle import AppState
 from proctor_service.sandbox.interface import (
+    DEFAULT,
     Backend,
     Limits,
     Sandbox,
@@ -50,20 +51,18 @@ class NoBackend:
         """As given."""
         return self._traits
 
-    async def open(self) -> None:
+    async def start(self) -> None:
         """Nothing to make ready."""
         self.opened = True
 
-    def lease(self, limits: Limits) -> AbstractAsyncContextManager[Sandbox]:
+    def lease(
+        self, limits: Limits, environment: str = DEFAULT
+    ) -> AbstractAsyncContextManager[Sandbox]:
         """A scripted judge leases nothing."""
         raise AssertionError("a scripted judge leases no sandbox")
 
-    def within(self, environment: str) -> Sandboxes:
-        """The same in each environment."""
-        return self
-
-    def open_stateful(
-        self, limits: Limits, tags: Sequence[str] = ()
+    def open(
+        self, limits: Limits, environment: str = DEFAULT, tags: Sequence[str] = ()
     ) -> AbstractAsyncContextManager[StatefulSandbox]:
         """None of these either."""
         raise AssertionError("a backend without sandboxes keeps none")

@@ -13,9 +13,9 @@ import pytest
 from harness import Service, running_service
 from state_judging import GLUED, Ask, Places
 
+from proctor_service.backends import make_backend
 from proctor_service.graders import all_graders
 from proctor_service.judge.judge import Judge
-from proctor_service.sandbox.backends import make_backend
 from proctor_service.settings import Settings
 from proctor_service.settings.languages import LANGUAGES
 
@@ -38,7 +38,7 @@ def places() -> Iterator[Places]:
     settings = Settings(slots=2, languages={**LANGUAGES, "glued": GLUED})
     backend = make_backend(settings)
     with asyncio.Runner() as runner:
-        runner.run(backend.open())
+        runner.run(backend.start())
         try:
             yield Places(runner, backend, Judge(all_graders(settings.languages)))
         finally:

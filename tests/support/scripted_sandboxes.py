@@ -10,6 +10,7 @@ from harness import NoBackend
 
 from proctor_service.errors import FileMissing, FileRefused, ProctorServiceError, SandboxEnded
 from proctor_service.sandbox.interface import (
+    DEFAULT,
     Command,
     Ended,
     Ending,
@@ -173,8 +174,8 @@ class FakeBackend(NoBackend):
         self.exit.set()
 
     @asynccontextmanager
-    async def open_stateful(
-        self, limits: Limits, tags: Sequence[str] = ()
+    async def open(
+        self, limits: Limits, environment: str = DEFAULT, tags: Sequence[str] = ()
     ) -> AsyncIterator[StatefulSandbox]:
         """Lets one in, unless there is a refusal to hand out."""
         self.coming += 1

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from proctor_client.wire import AssertsGrader
+from proctor_service.backends import make_backend
 from proctor_service.judge.analysis.levels import Analysis, TestSource
 from proctor_service.judge.graders import in_process
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.sandbox.backends import make_backend
 from proctor_service.sandbox.interface import Backend, Limits
 from proctor_service.settings import Settings
 
@@ -71,7 +71,7 @@ def shared_judge(settings: Settings | None = None) -> Iterator[SharedJudge]:
     """A judge with a local backend of its own."""
     backend = make_backend(settings or Settings())
     with asyncio.Runner() as runner:
-        runner.run(backend.open())
+        runner.run(backend.start())
         try:
             yield SharedJudge(runner, backend)
         finally:

@@ -10,7 +10,7 @@ from pathlib import Path
 from host_image import image_layer
 
 from proctor_service.features.environments import images
-from proctor_service.features.environments.built import BuiltEnvironment
+from proctor_service.sandbox.environments import BuiltEnvironment, Image
 from proctor_service.settings.environments import Environment
 
 VARIABLES = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
@@ -36,7 +36,7 @@ def unpacked_image(
     images._complete(rootfs, directory, {"uid": 0, "gid": 0})
     ids = images.image_ids()
     images._own(rootfs, ids)
-    image = images.Image(
+    image = Image(
         reference="oci:/nowhere:app",
         digest="sha256:0",
         rootfs=rootfs,

@@ -16,9 +16,9 @@ from scripted_sandboxes import FakeBackend
 
 from proctor_service.errors import InvalidTask, SandboxLost, StartError
 from proctor_service.evaluate import Judge
-from proctor_service.features.environments.built import Environments
 from proctor_service.features.replicas.judge_processes.process import run
 from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.sandbox.environments import Environments
 from proctor_service.sandbox.interface import Backend, Sandboxes, Traits, Usage
 from proctor_service.settings import Settings, Share
 

@@ -13,8 +13,8 @@ from host_image import write_image
 from tiny_packages import DEFAULT
 
 from proctor_client import Client
-from proctor_service.features.environments import Store
 from proctor_service.features.environments.interpreters import installed
+from proctor_service.features.environments.store import Store
 from proctor_service.settings import Settings
 from proctor_service.settings.environments import read_environments
 

@@ -44,15 +44,15 @@ def doctor(
 
 def _checks() -> list[Check]:
     settings = settings_from()
-    from proctor_service.sandbox.backends import doctor as examine
+    from proctor_service.backends import doctor as examine
 
     return examine(settings)
 
 
 def _in_pod() -> tuple[list[Check], list[PodCheck]]:
     """Return the checks of the machine and those of the pod; settings may be invalid."""
+    from proctor_service.backends import doctor as examine
     from proctor_service.cli.pod.examine import examine_pod, examine_without_settings
-    from proctor_service.sandbox.backends import doctor as examine
 
     try:
         settings = settings_from()

@@ -83,6 +83,7 @@ def _check_language(submission: Submission, backend: Sandboxes) -> None:
     grader = submission.grader
     if isinstance(grader, CommandGrader) and grader.runner is None:
         return
-    if submission.language in backend.traits.missing_languages:
+    missing_languages = backend.traits.missing_languages.get(submission.environment, ())
+    if submission.language in missing_languages:
         where = f"the image of {submission.environment}"
         raise JudgeFailed(f"{where} has not all programs of {submission.language}")

@@ -160,6 +160,7 @@ async def run(
     backend: Sandboxes,
     job: bytes,
     limits: Limits,
+    environment: str,
     keep_stdout_bytes: int = 0,
     state: bytes | None = None,
     says_began: bool = True,
@@ -173,7 +174,7 @@ async def run(
     command's runner does not. `reports_tests`: with each of its lines a test begins, which has its own
     limits of time. A submission that forges lines gains the limits of all tests together, at most.
     """
-    async with backend.lease(room_for(limits, state)) as sandbox:
+    async with backend.lease(room_for(limits, state), environment) as sandbox:
 
         def on_line(_: bytes) -> None:
             sandbox.begin_test()
@@ -195,7 +196,12 @@ async def _finished(sandbox: Sandbox) -> Run:
 
 
 async def run_calls(
-    backend: Sandboxes, job: bytes, limits: Limits, calls: Sequence[bytes], state: bytes | None
+    backend: Sandboxes,
+    job: bytes,
+    limits: Limits,
+    environment: str,
+    calls: Sequence[bytes],
+    state: bytes | None,
 ) -> Run:
     """Run a job of calls to its end: each call is a line, sent after the answer to the one before.
 
@@ -203,7 +209,7 @@ async def run_calls(
     `run`.
     """
     unsent = iter(calls)
-    async with backend.lease(room_for(limits, state)) as sandbox:
+    async with backend.lease(room_for(limits, state), environment) as sandbox:
 
         def on_line(line: bytes) -> None:
             if line.startswith(_ANSWERS) and (call := next(unsent, b"")):

@@ -35,7 +35,14 @@ from proctor_service.features.rollouts.policy import Ask, Connect
 from proctor_service.features.rollouts.reply import Reply
 from proctor_service.features.rollouts.trajectory import Plan, Trajectory
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.sandbox.interface import Limits, Sandbox, Sandboxes, StatefulSandbox, Traits
+from proctor_service.sandbox.interface import (
+    DEFAULT,
+    Limits,
+    Sandbox,
+    Sandboxes,
+    StatefulSandbox,
+    Traits,
+)
 
 EXPORT_SECONDS = 5.0
 LAST_SPANS_SECONDS = 3.0
@@ -245,16 +252,16 @@ class _TracedLeases:
         return self._backend.traits
 
     @asynccontextmanager
-    async def lease(self, limits: Limits) -> AsyncIterator[Sandbox]:
+    async def lease(self, limits: Limits, environment: str = DEFAULT) -> AsyncIterator[Sandbox]:
         with self._tracing.span("sandbox") as span:
-            async with self._backend.lease(limits) as sandbox:
+            async with self._backend.lease(limits, environment) as sandbox:
                 span.set_attribute("sandbox_id", sandbox.id)
                 yield sandbox
 
-    def open_stateful(
-        self, limits: Limits, tags: Sequence[str] = ()
+    def open(
+        self, limits: Limits, environment: str = DEFAULT, tags: Sequence[str] = ()
     ) -> AbstractAsyncContextManager[StatefulSandbox]:
-        return self._backend.open_stateful(limits, tags)
+        return self._backend.open(limits, environment, tags)
 
 
 def failed(span: Span, reason: str) -> None:

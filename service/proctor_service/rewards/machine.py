@@ -20,8 +20,8 @@ from proctor_client.wire import (
 )
 from proctor_client.wire import Limits as WireLimits
 from proctor_service.errors import InvalidRequest
-from proctor_service.features.environments.built import NO_ENVIRONMENTS, Environments
 from proctor_service.judge.submission import Graders, Place
+from proctor_service.sandbox.environments import NO_ENVIRONMENTS, Environments
 from proctor_service.sandbox.interface import TESTS, Backend, Limits
 from proctor_service.settings import Settings
 from proctor_service.settings.environments import DEFAULT

@@ -7,13 +7,15 @@ untrusted. The ending comes from the kernel and is trusted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, TypeAlias
 
+from proctor_service.sandbox.environments import Environments
 from proctor_service.sandbox.linux.time_limits import TESTS as TESTS
+from proctor_service.settings import Settings, Share
 from proctor_service.settings.environments import DEFAULT as DEFAULT
 
 Spent: TypeAlias = Callable[[tuple[str, str], float, float], None]
@@ -138,8 +140,8 @@ class Traits:
     `degraded`: names of the missing protections. `allows_network`: a sandbox can get network
     access. The local backend never allows network access, since the only route would lead to the
     service itself. `tools`: directories inside a sandbox with packages missing from some Python
-    environments (pytest). `missing_languages`: languages that the image of an environment was
-    found to lack, once it is in use.
+    environments (pytest). `missing_languages`: by environment, the languages that its image was
+    found to lack; known once the environment is in use.
     """
 
     name: str
@@ -147,7 +149,7 @@ class Traits:
     languages: tuple[str, ...] = ("python",)
     allows_network: bool = False
     tools: tuple[str, ...] = ()
-    missing_languages: tuple[str, ...] = ()
+    missing_languages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,20 +280,22 @@ class StatefulSandbox(Protocol):
 
 
 class Sandboxes(Protocol):
-    """Source of sandboxes of one environment: all that a judge needs of a backend."""
+    """Source of sandboxes: all that a judge needs of a backend."""
 
     @property
     def traits(self) -> Traits:
-        """Properties of the backend, known after `Backend.open`."""
+        """Properties of the backend, known after `Backend.start`."""
 
-    def lease(self, limits: Limits) -> AbstractAsyncContextManager[Sandbox]:
+    def lease(
+        self, limits: Limits, environment: str = DEFAULT
+    ) -> AbstractAsyncContextManager[Sandbox]:
         """Lease a fresh sandbox; leaving the context removes the sandbox and all its processes.
 
         Raises SandboxUnavailable when none is available.
         """
 
-    def open_stateful(
-        self, limits: Limits, tags: Sequence[str] = ()
+    def open(
+        self, limits: Limits, environment: str = DEFAULT, tags: Sequence[str] = ()
     ) -> AbstractAsyncContextManager[StatefulSandbox]:
         """Lease a stateful sandbox; leaving the context removes the sandbox and all its processes.
 
@@ -301,13 +305,10 @@ class Sandboxes(Protocol):
 
 
 class Backend(Sandboxes, Protocol):
-    """Source of sandboxes: itself of the default environment, and by `within` of each other."""
+    """Source of sandboxes, with its life."""
 
-    async def open(self) -> None:
+    async def start(self) -> None:
         """Prepare the backend. Raises StartError on failure."""
-
-    def within(self, environment: str) -> Sandboxes:
-        """Return the source of sandboxes of an environment that the service knows."""
 
     async def close(self) -> None:
         """Stop every sandbox and all processes behind the sandboxes."""
@@ -321,6 +322,16 @@ class Backend(Sandboxes, Protocol):
 
     def census(self) -> dict[str, int]:
         """Return the number of sandboxes by status, for the metrics."""
+
+
+class BackendSource(Protocol):
+    """Makes a backend of one kind for the service and for each judge process."""
+
+    def make(self, settings: Settings, share: Share, environments: Environments) -> Backend:
+        """Return the backend for a part of the machine. Raises StartError if it is unavailable."""
+
+    def examine(self, settings: Settings) -> list[Check]:
+        """Return the checks of `proctor doctor`; blocks. Raises StartError."""
 
 
 @dataclass(frozen=True, slots=True)

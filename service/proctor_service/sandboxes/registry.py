@@ -272,12 +272,11 @@ class Session:
     async def _live(self, backend: Backend, order: Order) -> None:
         """Write the files, wait for the end, and decide the end before the clean-up."""
         files = dict(order.files)
-        limits, tags = order.limits, order.tags
-        sandboxes = backend.within(order.environment)
+        limits, environment, tags = order.limits, order.environment, order.tags
         PAYER.set((order.tenant, order.job))
         del order
         try:
-            async with sandboxes.open_stateful(limits, tags) as sandbox:
+            async with backend.open(limits, environment, tags) as sandbox:
                 try:
                     while files:  # free each file's text at once: files may be large
                         path, text = files.popitem()

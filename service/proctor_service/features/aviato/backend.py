@@ -18,7 +18,6 @@ import logging
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
 from proctor_service.errors import (
@@ -34,14 +33,12 @@ from proctor_service.features.aviato.image_sandboxes import ImageSandboxes, Told
 from proctor_service.features.aviato.options import credentials_of
 from proctor_service.features.aviato.plan import Plan
 from proctor_service.features.aviato.quota import Quota
-from proctor_service.features.environments.starting import Starts
-from proctor_service.features.environments.within import InEnvironment
+from proctor_service.sandbox.environments import Starts
 from proctor_service.sandbox.interface import (
     DEFAULT,
     Check,
     Limits,
     Sandbox,
-    Sandboxes,
     Spent,
     StatefulSandbox,
     Traits,
@@ -72,13 +69,27 @@ class AviatoBackend:
 
     @property
     def traits(self) -> Traits:
-        """Languages and tools of the default image, and the missing protections."""
+        """Properties of the default image, the missing protections, and what other images lack.
+
+        An environment has no protection less than the default one. Before its first use it has all
+        languages. An image without pytest has no folder `tools`, which a search path may name.
+        """
         default = self._sources.get(DEFAULT)
-        return Traits("aviato", allows_network=True) if default is None else default.traits
+        if default is None:
+            return Traits("aviato", allows_network=True)
+        if len(self._sources) == 1:
+            return default.traits
+        every = ("python", *self._plan.languages)
+        missing_languages = {
+            name: tuple(each for each in every if each not in source.traits.languages)
+            for name, source in self._sources.items()
+            if name != DEFAULT
+        }
+        return replace(default.traits, missing_languages=missing_languages)
 
     # ------------------------------------------------------------ lifecycle
 
-    async def open(self) -> None:
+    async def start(self) -> None:
         """Stop leftover sandboxes, inspect the image, and fill the pool. Raises StartError."""
         credentials = await asyncio.to_thread(credentials_of, self._plan)
         self._gateway = Gateway(self._plan, credentials, self._group_tags)
@@ -92,7 +103,7 @@ class AviatoBackend:
             default = ImageSandboxes(self._plan, self._gateway, self._quota, self._told)
             await default.probe()
             self._sources[DEFAULT] = default
-            await default.open()
+            await default.fill()
             self._sweeper = asyncio.create_task(self._sweep())
         except Exception as error:
             await self.close()
@@ -151,51 +162,21 @@ class AviatoBackend:
 
     # ------------------------------------------------------------ leases
 
-    def within(self, environment: str) -> Sandboxes:
-        """Return the sandboxes of an environment; see `Backend.within`."""
-        return self if environment == DEFAULT else _InEnvironment(self, environment)
-
-    def lease(self, limits: Limits) -> AbstractAsyncContextManager[Sandbox]:
-        """Lease a fresh sandbox; see `Backend.lease`."""
-        return self.lease_in(DEFAULT, limits)
-
-    def open_stateful(
-        self, limits: Limits, tags: Sequence[str] = ()
-    ) -> AbstractAsyncContextManager[StatefulSandbox]:
-        """Lease a stateful sandbox; see `Backend.open_stateful`."""
-        return self.open_stateful_in(DEFAULT, limits, tags)
-
     @contextlib.asynccontextmanager
-    async def lease_in(self, environment: str, limits: Limits) -> AsyncIterator[Sandbox]:
-        """Lease a fresh sandbox of an environment. Raises SandboxUnavailable."""
+    async def lease(self, limits: Limits, environment: str = DEFAULT) -> AsyncIterator[Sandbox]:
+        """Lease a fresh sandbox; see `Backend.lease`."""
         source = self._sources.get(environment) or await self._started(environment)
         async with source.lease(limits) as sandbox:
             yield sandbox
 
     @contextlib.asynccontextmanager
-    async def open_stateful_in(
-        self, environment: str, limits: Limits, tags: Sequence[str] = ()
+    async def open(
+        self, limits: Limits, environment: str = DEFAULT, tags: Sequence[str] = ()
     ) -> AsyncIterator[StatefulSandbox]:
-        """Lease a stateful sandbox of an environment. Raises SandboxUnavailable."""
+        """Lease a stateful sandbox; see `Backend.open`."""
         source = self._sources.get(environment) or await self._started(environment)
-        async with source.open_stateful(limits, tags) as sandbox:
+        async with source.open(limits, tags) as sandbox:
             yield sandbox
-
-    def traits_in(self, environment: str) -> Traits:
-        """Return the properties of an environment; before its first use it has all languages.
-
-        An environment has no protection less than the default one. Its image may lack pytest, whose
-        file then is where that of the default image would be.
-        """
-        default, source = self._sources[DEFAULT], self._sources.get(environment)
-        every = ("python", *self._plan.languages)
-        found = every if source is None else source.traits.languages
-        return replace(
-            default.traits,
-            languages=found,
-            tools=(default.image.tools_place,),
-            missing_languages=tuple(name for name in every if name not in found),
-        )
 
     # ------------------------------------------------------------ environments
 
@@ -235,7 +216,7 @@ class AviatoBackend:
             slow = why.startswith("timeout:")
             self._told.failed("timeout" if slow else meaning_of(error.__cause__ or error).reason)
             raise StartError(f"environment {environment}, image {plan.image}: {why}") from None
-        source.start()
+        source.start_filling()
         self._sources[environment] = source
         return source
 
@@ -323,16 +304,3 @@ def _budget(plan: Plan) -> Budget | None:
 
         store = RedisBudgetStore(url)
     return Budget(plan.budget.limits, plan.run, plan.budget.lease_seconds, store)
-
-
-class _InEnvironment(InEnvironment):
-    """Implements `sandbox.interface.Sandboxes` for an environment, with properties of its own."""
-
-    def __init__(self, backend: AviatoBackend, environment: str) -> None:
-        super().__init__(backend, environment)
-        self._remote = backend
-
-    @property
-    def traits(self) -> Traits:
-        """Properties of the environment."""
-        return self._remote.traits_in(self._environment)

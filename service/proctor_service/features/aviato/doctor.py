@@ -20,7 +20,7 @@ def examine(plan: Plan) -> list[Check]:
 
 async def _examine(backend: AviatoBackend, plan: Plan) -> list[Check]:
     try:
-        await backend.open()
+        await backend.start()
     except StartError as error:
         return [Check("aviato", False, str(error), required=True, guards=True)]
     try:

@@ -24,7 +24,7 @@ from proctor_service.features.aviato.pool import Pool
 from proctor_service.features.aviato.quota import Quota
 from proctor_service.features.aviato.sandbox import AviatoSandbox
 from proctor_service.features.aviato.stateful import AviatoStatefulSandbox
-from proctor_service.features.environments.starting import Users
+from proctor_service.sandbox.environments import Users
 from proctor_service.sandbox.interface import Check, Limits, Sandbox, Spent, StatefulSandbox, Traits
 
 _log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ class Told:
 
 
 class ImageSandboxes(Users):
-    """Implements `sandbox.interface.Sandboxes` for the image of a plan. Open before use."""
+    """Sandboxes of the image of a plan: `probe`, then `fill` or `start_filling`, before use."""
 
     def __init__(self, plan: Plan, gateway: Gateway, quota: Quota, told: Told) -> None:
         super().__init__()
@@ -97,15 +97,15 @@ class ImageSandboxes(Users):
             degraded=tuple(c.name for c in self.checks() if c.guards and not c.ok),
             languages=("python", *image.languages),
             allows_network=True,
-            tools=(image.tools_place,) if image.tools else (),
+            tools=(image.tools_place,),
         )
 
-    def start(self) -> None:
+    def start_filling(self) -> None:
         """Start filling the pool."""
         self._pool.start()
         self.last_used_at = time.monotonic()
 
-    async def open(self) -> None:
+    async def fill(self) -> None:
         """Fill the pool. Raises SandboxUnavailable if not a single sandbox is ready in time."""
         await self._pool.open()
 
@@ -153,10 +153,10 @@ class ImageSandboxes(Users):
                 self._pool.stop(remote)
 
     @contextlib.asynccontextmanager
-    async def open_stateful(
+    async def open(
         self, limits: Limits, tags: Sequence[str] = ()
     ) -> AsyncIterator[StatefulSandbox]:
-        """Lease a stateful sandbox; see `Backend.open_stateful`."""
+        """Lease a stateful sandbox; see `Backend.open`."""
         plan, uid = self._plan, self._next_user()
         opened = self._pool.open_stateful(plan.kept_order(limits, tags))
         with self.in_use():

@@ -12,11 +12,7 @@ from pydantic import SecretStr
 
 from proctor_service.errors import StartError
 from proctor_service.features.aviato.budget import BudgetLimits
-from proctor_service.features.environments.built import (
-    NO_ENVIRONMENTS,
-    BuiltEnvironment,
-    Environments,
-)
+from proctor_service.sandbox.environments import NO_ENVIRONMENTS, BuiltEnvironment, Environments
 from proctor_service.sandbox.interface import DEFAULT, Limits
 from proctor_service.settings import Settings, Share
 from proctor_service.settings.aviato import AviatoOptions

@@ -109,10 +109,10 @@ class Runner:
             source = language.whole(program.source)
             files[language.source] = source.encode("utf-8", "surrogatepass")
             run = Command(language.run, None, program.stdin, program.run_seconds)
-        sandboxes = self._backend.within(program.environment)
-        async with sandboxes.open_stateful(program.limits) as sandbox:
+        async with self._backend.open(program.limits, program.environment) as sandbox:
             # An image far away says so at its first use.
-            if program.language in sandboxes.traits.missing_languages:
+            missing_languages = self._backend.traits.missing_languages
+            if program.language in missing_languages.get(program.environment, ()):
                 where = f"the image of {program.environment}"
                 raise JudgeFailed(f"{where} has not all programs of {program.language}")
             await _place(sandbox, files)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 
 from proctor_service.errors import StartError
-from proctor_service.features.environments.images import Image
 from proctor_service.features.environments.interpreters import Python, find_interpreter
 from proctor_service.features.environments.manifest import (
     Manifest,
@@ -22,36 +19,8 @@ from proctor_service.features.environments.packages import (
     installed_packages,
     preload_problems,
 )
+from proctor_service.sandbox.environments import BuiltEnvironment, Image
 from proctor_service.settings.environments import Environment
-
-
-@dataclass(frozen=True, slots=True)
-class BuiltEnvironment:
-    """An environment that sandboxes can use.
-
-    `python`: interpreter of its virtual environment, or the interpreter itself if it has no
-    requirements. `packages`: version of each distribution, by normalized name. `digest`: changes with
-    everything in the environment that may change a verdict. `folder`: its folder in the store, if it
-    has one. `image`: its image, if it has one; then `python` is None, `version` that of its
-    interpreter, and `packages` empty. `remote_image`: reference of an image that Aviato fetches, of
-    which nothing else is known here.
-    """
-
-    name: str
-    definition: Environment
-    python: Path | None
-    version: str | None
-    packages: Mapping[str, str]
-    digest: str
-    folder: Path | None = None
-    image: Image | None = None
-    remote_image: str = ""
-
-
-Environments = Mapping[str, BuiltEnvironment]
-"""Environments of a service by name, without the default one."""
-
-NO_ENVIRONMENTS: Environments = MappingProxyType({})
 
 
 def interpreter_of(name: str, definition: Environment, default_python: Path) -> Python:

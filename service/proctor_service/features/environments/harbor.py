@@ -120,7 +120,7 @@ async def _verify(
 ) -> _Verification:
     """Run the verifier on a state, or on the task's files. Raises _BrokenTask, and Failures."""
     limits, state = room_for(submission.limits, submission.state), submission.state
-    async with backend.open_stateful(limits) as sandbox:
+    async with backend.open(limits, submission.environment) as sandbox:
         seen = _Verification(sandbox_id=sandbox.id)
         try:
             defaults = await _image_defaults(sandbox)

@@ -17,7 +17,7 @@ import re
 import shutil
 import stat
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -26,6 +26,7 @@ from proctor_service.features.environments.folders import Folders
 from proctor_service.features.environments.manifest import digest_of
 from proctor_service.features.environments.packages import Progress, shortened
 from proctor_service.features.environments.programs import run_program
+from proctor_service.sandbox.environments import Ids, Image
 from proctor_service.settings import worker_environment
 
 _FORMAT = 1
@@ -45,37 +46,6 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _MOST_STEPS, _OLDEST_MINOR = 400, 8
 _PER_BUILD = ("TERM",)  # variables that umoci adds
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-@dataclass(frozen=True, slots=True)
-class Ids:
-    """User and group ids of an image on the host: `count` of them, from `first`."""
-
-    first: int
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class Image:
-    """An unpacked image.
-
-    `digest`: of its manifest. `rootfs`: its file system. `variables`, `user`, `group`, `groups`,
-    `workdir`: of its configuration. `programs`: names of all programs on its PATH. `python`:
-    version of the interpreter `python3`, if it can judge Python code. `ids`: None if
-    an ordinary user owns all files.
-    """
-
-    reference: str
-    digest: str
-    rootfs: Path
-    variables: Mapping[str, str]
-    user: int
-    group: int
-    groups: tuple[int, ...]
-    workdir: str
-    programs: tuple[str, ...]
-    python: str | None
-    ids: Ids | None
 
 
 def key_of_image(reference: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import stat
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from uv import find_uv_bin
 
 from proctor_service.errors import StartError
 from proctor_service.features.environments.programs import Ran, run_program
-from proctor_service.settings import Settings, worker_environment
+from proctor_service.settings import worker_environment
 
 OLDEST = (3, 11)
 """Least version of a sandbox's interpreter."""
@@ -50,11 +49,6 @@ class Python:
     abi: str
     version: str
     order: tuple[int | str, ...]
-
-
-def default_python(settings: Settings) -> Path:
-    """Return the interpreter of environments that name none."""
-    return settings.sandbox_python or Path(getattr(sys, "_base_executable", sys.executable))
 
 
 def find_python(wanted: str, default: Path) -> Path:

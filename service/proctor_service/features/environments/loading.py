@@ -6,14 +6,12 @@ from contextlib import ExitStack
 
 from proctor_service.errors import StartError
 from proctor_service.features.environments.built import (
-    BuiltEnvironment,
-    Environments,
     from_interpreter,
     from_reference,
     interpreter_of,
 )
-from proctor_service.features.environments.interpreters import default_python
 from proctor_service.features.environments.store import Store, environments_folder
+from proctor_service.sandbox.environments import BuiltEnvironment, Environments, default_python
 from proctor_service.settings import Settings
 from proctor_service.settings.environments import (
     DEFAULT,

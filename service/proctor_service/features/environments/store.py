@@ -23,7 +23,6 @@ from pathlib import Path
 from proctor_service.errors import StartError
 from proctor_service.features.environments import locks
 from proctor_service.features.environments.built import (
-    BuiltEnvironment,
     damage_of,
     from_folder,
     from_image,
@@ -52,6 +51,7 @@ from proctor_service.features.environments.packages import (
     installed_packages,
     preload_problems,
 )
+from proctor_service.sandbox.environments import BuiltEnvironment
 from proctor_service.settings import Settings
 from proctor_service.settings.environments import Environment
 from proctor_service.settings.state_folder import NoStateFolder, state_folder

@@ -45,8 +45,9 @@ async def compiled(
     RunnerFailed.
     """
     job = message("compile", argv=argv, files=dict(files))
-    limits, state = compiler_limits(submission.limits), submission.state
-    ran = _as_compiler(await run(backend, job, limits, MAX_MADE_BYTES, state))
+    limits, environment = compiler_limits(submission.limits), submission.environment
+    state = submission.state
+    ran = _as_compiler(await run(backend, job, limits, environment, MAX_MADE_BYTES, state))
     if ran.fault:  # no forgery: a compiler cannot write to the runner's channel
         raise RunnerFailed(f"while compiling:\n{ran.fault}")
     made, ran = ran.ended.stdout, _without_stdout(ran)

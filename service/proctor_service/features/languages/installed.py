@@ -144,6 +144,6 @@ class OtherLanguages:
                 asked = (program, f"-std={standard}", "-E", language.source)
                 job = message("command", argv=asked, files={language.source: ""})
                 limits = compiler_limits(submission.limits)
-                finished = await run(backend, job, limits, says_began=False)
+                finished = await run(backend, job, limits, submission.environment, says_began=False)
                 self._takes[key] = finished.ended.exit_code == 0
             return self._takes[key]

@@ -175,7 +175,8 @@ async def judge_by_plan(
     job = python_message(
         submission, "calls", imports=plan.imports, setup=setup, count=len(plan.calls)
     )
-    finished = await run_calls(backend, job, submission.limits, plan.calls, submission.state)
+    limits, environment = submission.limits, submission.environment
+    finished = await run_calls(backend, job, limits, environment, plan.calls, submission.state)
 
     def judged() -> tuple[Said, list[tuple[str, Raised | None]]]:
         said = understand(finished.lines, len(plan.calls))

@@ -87,7 +87,8 @@ async def judge(
     Raises InvalidTask when the setup fails by itself, JudgeFailed when the test runner crashes, and Unfit.
     """
     limits = room_for(submission.limits, submission.state)
-    async with backend.lease(limits) as submission_sandbox:
+    environment = submission.environment
+    async with backend.lease(limits, environment) as submission_sandbox:
         serve = python_message(
             submission, "serve", setup=analysis.setup[0], records=sorted(analysis.records)
         )
@@ -103,7 +104,7 @@ async def judge(
             finished = check_outcome(Run(lines, ended, submission_sandbox.id))
             judgement = conclude(finished, heard, [])
             return replace(judgement, total=len(grader.tests))
-        async with backend.lease(submission.limits) as test_sandbox:
+        async with backend.lease(submission.limits, environment) as test_sandbox:
             tests_job = Job(_message(analysis, grader), submission.limits, takes_turns=True)
             submission_sandbox.begin_test()
             reports = await _converse(submission_sandbox, test_sandbox, tests_job)

@@ -135,7 +135,8 @@ async def judge(submission: Submission, grader: CallsGrader, backend: Sandboxes)
     equality = Equality(grader.equality, Closeness.of(grader.tolerance))
     plain_arrays = grader.equality != "python"
     job = python_message(submission, "calls", count=len(calls), plain_arrays=plain_arrays)
-    finished = await run_calls(backend, job, submission.limits, calls, submission.state)
+    limits, environment = submission.limits, submission.environment
+    finished = await run_calls(backend, job, limits, environment, calls, submission.state)
     said = await parsed(finished, _FEW_LINES_BYTES, partial(understand, finished.lines, len(calls)))
     if sum(len(answer) for answer in said.answers if isinstance(answer, bytes)) <= _FEW_BYTES:
         return conclude(finished, said, _tests(said, grader, equality))

@@ -139,7 +139,12 @@ async def _run(
     files, tools = dict(submission.files), backend.traits.tools
     job = message(kind, files=files, tools=tools, word=word, end=end, **fields)
     finished = await run(
-        backend, job, submission.limits, state=submission.state, reports_tests=True
+        backend,
+        job,
+        submission.limits,
+        submission.environment,
+        state=submission.state,
+        reports_tests=True,
     )
     report = await parsed(finished, _FEW_BYTES, partial(read, finished, word, end, reveal=reveal))
     return finished, report

@@ -124,10 +124,18 @@ class Program:
 
     async def run(self, backend: Sandboxes, job: bytes, keep_stdout_bytes: int = 0) -> Run:
         """Run the program once. Raises JudgeFailed if the sandbox lacks its interpreter."""
+        environment = self.submission.environment
         limits, state = self.submission.limits, self.submission.state
         is_script = self.argv is None
         finished = await run(
-            backend, job, limits, keep_stdout_bytes, state, is_script, self.made.data
+            backend,
+            job,
+            limits,
+            environment,
+            keep_stdout_bytes,
+            state,
+            is_script,
+            self.made.data,
         )
         if self.argv is not None and "/" not in self.argv[0] and NOT_STARTED in finished.lines:
             raise JudgeFailed(f"the sandbox has no {self.argv[0]}")
@@ -313,8 +321,14 @@ async def judge_command(
         name, source = named(language, source).source, language.whole(source)
     files = {**with_files(submission, name, source), **grader.files}
     job = message("command", argv=grader.argv, files=files)
-    limits, state = submission.limits, submission.state
-    finished = await run(backend, job, limits, state=state, says_began=False)
+    finished = await run(
+        backend,
+        job,
+        submission.limits,
+        submission.environment,
+        state=submission.state,
+        says_began=False,
+    )
     verdict, text = _ended_well(finished, grader.expect_exit_code, "failed")
     return finished.judgement(
         verdict, passed=int(verdict == "passed"), total=1, message=text, integrity="in_process"

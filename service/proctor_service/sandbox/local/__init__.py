@@ -8,8 +8,27 @@ launch ──▶ backend ──▶ slot ──▶ sandbox        in the service
 
 from __future__ import annotations
 
+from proctor_service.sandbox.environments import NO_ENVIRONMENTS, Environments
+from proctor_service.sandbox.interface import Backend, Check
 from proctor_service.sandbox.local.backend import LocalBackend
-from proctor_service.sandbox.local.interpreter import shown_paths
+from proctor_service.sandbox.local.interpreter import seen_in_sandboxes
 from proctor_service.sandbox.local.launch import Plan, make_plan, refuse_without_isolation
+from proctor_service.settings import Settings, Share
 
-__all__ = ["LocalBackend", "Plan", "make_plan", "refuse_without_isolation", "shown_paths"]
+__all__ = ["LocalBackend", "LocalBackends", "Plan", "make_plan", "seen_in_sandboxes"]
+
+
+class LocalBackends:
+    """Implements `sandbox.interface.BackendSource`."""
+
+    def make(
+        self, settings: Settings, share: Share, environments: Environments = NO_ENVIRONMENTS
+    ) -> Backend:
+        """See `BackendSource.make`."""
+        plan = make_plan(settings, share, environments)
+        refuse_without_isolation(plan, settings.allow_degraded)
+        return LocalBackend(plan)
+
+    def examine(self, settings: Settings) -> list[Check]:
+        """See `BackendSource.examine`."""
+        return list(make_plan(settings).checks)

@@ -16,14 +16,11 @@ import itertools
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
 from proctor_service.errors import SandboxLost, SandboxUnavailable, StartError
-from proctor_service.features.environments.starting import Starts
-from proctor_service.features.environments.watched import WatchedFolders, watched
-from proctor_service.features.environments.within import InEnvironment
-from proctor_service.sandbox.interface import Limits, Sandbox, Sandboxes, StatefulSandbox, Traits
+from proctor_service.sandbox.environments import Starts, WatchedFolders, watched
+from proctor_service.sandbox.interface import Limits, Sandbox, StatefulSandbox, Traits
 from proctor_service.sandbox.linux.poller import Poller
 from proctor_service.sandbox.local.cgroups import Group, Groups
 from proctor_service.sandbox.local.image import COMPILING, with_python
@@ -72,7 +69,7 @@ class LocalBackend:
         """Properties of this machine, and its missing protections."""
         return self._plan.traits
 
-    async def open(self) -> None:
+    async def start(self) -> None:
         """Start the pool. Raises StartError when no sandbox becomes ready."""
         raise_open_files()
         self._poller.open()
@@ -85,23 +82,9 @@ class LocalBackend:
             raise
         self._sweeper = asyncio.create_task(self._sweep())
 
-    def within(self, environment: str) -> Sandboxes:
-        """Return the sandboxes of an environment; see `Backend.within`."""
-        return self if environment == DEFAULT else InEnvironment(self, environment)
-
-    def lease(self, limits: Limits) -> AbstractAsyncContextManager[Sandbox]:
-        """Lease a fresh sandbox; see `Backend.lease`."""
-        return self.lease_in(DEFAULT, limits)
-
-    def open_stateful(
-        self, limits: Limits, tags: Sequence[str] = ()
-    ) -> AbstractAsyncContextManager[StatefulSandbox]:
-        """Lease a stateful sandbox; see `Backend.open_stateful`. Local sandboxes ignore tags."""
-        return self.open_stateful_in(DEFAULT, limits, tags)
-
     @contextlib.asynccontextmanager
-    async def lease_in(self, environment: str, limits: Limits) -> AsyncIterator[Sandbox]:
-        """Lease a fresh sandbox of an environment. Raises SandboxUnavailable."""
+    async def lease(self, limits: Limits, environment: str = DEFAULT) -> AsyncIterator[Sandbox]:
+        """Lease a fresh sandbox; see `Backend.lease`."""
         async with self._borrow(environment, limits) as (_, _, sandbox):
             self._monitor.add(sandbox)
             try:
@@ -110,10 +93,10 @@ class LocalBackend:
                 self._monitor.remove(sandbox)
 
     @contextlib.asynccontextmanager
-    async def open_stateful_in(
-        self, environment: str, limits: Limits, tags: Sequence[str] = ()
+    async def open(
+        self, limits: Limits, environment: str = DEFAULT, tags: Sequence[str] = ()
     ) -> AsyncIterator[StatefulSandbox]:
-        """Lease a stateful sandbox of an environment; ignores tags. Raises SandboxUnavailable."""
+        """Lease a stateful sandbox; see `Backend.open`. Local sandboxes ignore tags."""
         more = replace(limits, processes=limits.processes + _SESSION_PROCESSES)
         async with self._borrow(environment, more) as (pool, slot, sandbox):
             kept = LocalStatefulSandbox(sandbox, limits, self._monitor)

@@ -14,8 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from proctor_service.errors import SandboxEnded, SandboxLost, StartError
-from proctor_service.features.environments.images import Image
 from proctor_service.sandbox import code_bundle
+from proctor_service.sandbox.environments import Image
 from proctor_service.sandbox.interface import Command, Limits, StatefulSandbox
 from proctor_service.sandbox.linux import seccomp
 from proctor_service.sandbox.local.spawn import Launch

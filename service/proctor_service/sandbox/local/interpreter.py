@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from proctor_service.errors import StartError
-from proctor_service.features.environments import default_python
+from proctor_service.sandbox.environments import default_python
 from proctor_service.settings import Settings
 from proctor_service.settings.environments import read_environments
 
@@ -68,7 +68,17 @@ def is_shown(path: str) -> bool:
     return path == "/" or any(path == top or path.startswith(top + "/") for top in _ALREADY_SHOWN)
 
 
-def shown_paths(settings: Settings) -> list[Path]:
+def seen_in_sandboxes(settings: Settings, path: Path) -> bool:
+    """Return True if sandboxes of this machine see this file or directory. Raises StartError."""
+    if settings.backend != "local":
+        return False
+    if settings.allow_degraded:  # then a sandbox may have no mount namespace
+        return True
+    here = path.resolve()
+    return any(here.is_relative_to(shown.resolve()) for shown in _shown_paths(settings))
+
+
+def _shown_paths(settings: Settings) -> list[Path]:
     """Return all directories of the machine that sandboxes see. Raises StartError."""
     shown = [*_ALREADY_SHOWN, *find_interpreter(settings).shown]
     for environment in read_environments(settings.environments).values():

@@ -19,12 +19,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from proctor_service.errors import StartError
-from proctor_service.features.environments.built import (
-    NO_ENVIRONMENTS,
-    BuiltEnvironment,
-    Environments,
-)
 from proctor_service.sandbox import code_bundle
+from proctor_service.sandbox.environments import NO_ENVIRONMENTS, BuiltEnvironment, Environments
 from proctor_service.sandbox.interface import Check, Traits
 from proctor_service.sandbox.linux import kernel, seccomp
 from proctor_service.sandbox.local import bundle, cgroups

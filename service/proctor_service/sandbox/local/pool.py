@@ -16,8 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from proctor_service.errors import NoSandboxInTime, SandboxUnavailable, StartError
-from proctor_service.features.environments.starting import Users
-from proctor_service.features.environments.watched import WatchedFolders
+from proctor_service.sandbox.environments import Users, WatchedFolders
 from proctor_service.sandbox.interface import Limits
 from proctor_service.sandbox.linux.poller import Poller
 from proctor_service.sandbox.local.cgroups import Group

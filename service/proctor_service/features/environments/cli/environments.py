@@ -21,7 +21,8 @@ from proctor_service.cli.failures import TROUBLE, UNSOUND, Trouble, friendly, se
 from proctor_service.errors import StartError
 
 if TYPE_CHECKING:
-    from proctor_service.features.environments import BuiltEnvironment, Store
+    from proctor_service.features.environments.store import Store
+    from proctor_service.sandbox.environments import BuiltEnvironment
     from proctor_service.settings.environments import Environment
 
 _MB = 1_000_000
@@ -172,7 +173,8 @@ def _configured() -> _Configured:
             "PROCTOR_ENVIRONMENTS is not set: it names the TOML file of the environments, as in "
             "docs/environments.md"
         )
-    from proctor_service.features.environments import Store, default_python, environments_folder
+    from proctor_service.features.environments.store import Store, environments_folder
+    from proctor_service.sandbox.environments import default_python
     from proctor_service.settings.environments import read_environments
 
     definitions = read_environments(settings.environments)

@@ -46,7 +46,8 @@ def own_environments(tasks: Sequence[HarborTask]) -> Mapping[str, str]:
     settings = settings_from()
     if settings.environments is not None:
         return {}
-    from proctor_service.features.environments import Store, default_python, environments_folder
+    from proctor_service.features.environments.store import Store, environments_folder
+    from proctor_service.sandbox.environments import default_python
     from proctor_service.settings.environments import read_environments
 
     folder = environments_folder(settings)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 
+from proctor_service.backends import make_backend
 from proctor_service.evaluate import Judge
-from proctor_service.features.environments.built import Environments
 from proctor_service.features.replicas.judge_processes.process import run
 from proctor_service.graders import all_graders
 from proctor_service.judge.judge import Judge as OwnJudge
 from proctor_service.observe.logs import configure_logging
-from proctor_service.sandbox.backends import make_backend
+from proctor_service.sandbox.environments import Environments
 from proctor_service.sandbox.interface import Backend
 from proctor_service.settings import Settings, Share
 

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
-from proctor_service.features.environments.within import InEnvironment
 from proctor_service.features.replicas.judge_processes.values import (
     Values,
     command_values,
@@ -24,7 +23,6 @@ from proctor_service.sandbox.interface import (
     Hear,
     Limits,
     Sandbox,
-    Sandboxes,
     Spent,
     StatefulSandbox,
     Traits,
@@ -68,7 +66,7 @@ class WorkersBackend:
         """Properties of the backends in the judge processes."""
         return self._holders.traits
 
-    async def open(self) -> None:
+    async def start(self) -> None:
         """Start the judge processes. Raises StartError."""
         await self._holders.open()
 
@@ -76,29 +74,17 @@ class WorkersBackend:
         """End the judge processes and their sandboxes."""
         await self._holders.close()
 
-    def lease(self, limits: Limits) -> AbstractAsyncContextManager[Sandbox]:
+    def lease(
+        self, limits: Limits, environment: str = DEFAULT
+    ) -> AbstractAsyncContextManager[Sandbox]:
         """Raise RuntimeError: the judge runs where the sandboxes are."""
-        return self.lease_in(DEFAULT, limits)
-
-    def lease_in(self, environment: str, limits: Limits) -> AbstractAsyncContextManager[Sandbox]:
-        """Raise RuntimeError, as `lease`."""
         raise RuntimeError("sandboxes for evaluations are leased in the judge processes")
 
-    def within(self, environment: str) -> Sandboxes:
-        """Return the sandboxes of an environment; see `Backend.within`."""
-        return self if environment == DEFAULT else InEnvironment(self, environment)
-
-    def open_stateful(
-        self, limits: Limits, tags: Sequence[str] = ()
-    ) -> AbstractAsyncContextManager[StatefulSandbox]:
-        """Lease a stateful sandbox; see `Backend.open_stateful`."""
-        return self.open_stateful_in(DEFAULT, limits, tags)
-
     @contextlib.asynccontextmanager
-    async def open_stateful_in(
-        self, environment: str, limits: Limits, tags: Sequence[str] = ()
+    async def open(
+        self, limits: Limits, environment: str = DEFAULT, tags: Sequence[str] = ()
     ) -> AsyncIterator[StatefulSandbox]:
-        """Lease a stateful sandbox of an environment. Raises SandboxUnavailable."""
+        """Lease a stateful sandbox; see `Backend.open`."""
         worker = await self._holders.holder(environment)
         worker.sandboxes += 1
         try:

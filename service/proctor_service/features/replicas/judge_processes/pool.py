@@ -20,7 +20,6 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from proctor_service.errors import HandedBack, SandboxLost, SandboxUnavailable, StartError
-from proctor_service.features.environments.built import NO_ENVIRONMENTS, Environments
 from proctor_service.features.replicas.judge_processes.backend import WorkersBackend
 from proctor_service.features.replicas.judge_processes.values import (
     Graders,
@@ -37,6 +36,7 @@ from proctor_service.features.replicas.judge_processes.worker import (
     WorkerEnded,
 )
 from proctor_service.judge.submission import Judgement, Submission, test_count
+from proctor_service.sandbox.environments import NO_ENVIRONMENTS, Environments
 from proctor_service.sandbox.interface import PAYER, Sandboxes, Traits
 from proctor_service.settings import Settings, Share
 from proctor_service.settings.environments import DEFAULT

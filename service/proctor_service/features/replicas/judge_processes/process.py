@@ -25,7 +25,6 @@ from typing import Any, Protocol, runtime_checkable
 
 from proctor_service.errors import ProctorServiceError, StartError
 from proctor_service.evaluate import Judge
-from proctor_service.features.environments.built import Environments
 from proctor_service.features.replicas.judge_processes.connection import (
     CANCEL,
     FAILED,
@@ -46,7 +45,9 @@ from proctor_service.features.replicas.judge_processes.values import (
     traits_values,
 )
 from proctor_service.http.process_end import end_process
+from proctor_service.sandbox.environments import Environments
 from proctor_service.sandbox.interface import (
+    DEFAULT,
     PAYER,
     Backend,
     Command,
@@ -211,7 +212,7 @@ class Process:
         try:
             self._judge, backend = self._build(settings, share, environments)
             try:
-                await backend.open()
+                await backend.start()
             except asyncio.CancelledError:
                 await backend.close()
                 raise
@@ -309,12 +310,11 @@ class Process:
         submission = submission_of(values, self._graders)
         async with self._turns:
             begun = time.monotonic()
-            sandboxes = self._backend.within(submission.environment)
             if not self._traced:
-                judgement = await self._judge(submission, sandboxes)
+                judgement = await self._judge(submission, self._backend)
                 leases: Sequence[Values] = ()
             else:
-                noting = NotingSandboxes(sandboxes)
+                noting = NotingSandboxes(self._backend)
                 judgement = await self._judge(submission, noting)
                 leases = noting.leases
             return judgement_values(judgement), time.monotonic() - begun, leases
@@ -331,7 +331,7 @@ class Process:
         assert self._backend is not None, "requests come after `ready`"
         stack = AsyncExitStack()
         sandbox = await stack.enter_async_context(
-            self._backend.within(environment).open_stateful(Limits(*limits), tags)
+            self._backend.open(Limits(*limits), environment, tags)
         )
         self._held[number] = _Held(sandbox, stack)
         return number, sandbox.id
@@ -349,20 +349,17 @@ class NotingSandboxes:
         """Properties of the backend."""
         return self._sandboxes.traits
 
-    def open_stateful(
-        self, limits: Limits, tags: Sequence[str] = ()
+    def open(
+        self, limits: Limits, environment: str = DEFAULT, tags: Sequence[str] = ()
     ) -> AbstractAsyncContextManager[StatefulSandbox]:
         """Lease a stateful sandbox; these are not noted."""
-        return self._sandboxes.open_stateful(limits, tags)
-
-    def lease(self, limits: Limits) -> AbstractAsyncContextManager[Sandbox]:
-        """Lease a sandbox, and note it."""
-        return self._noted(limits)
+        return self._sandboxes.open(limits, environment, tags)
 
     @contextlib.asynccontextmanager
-    async def _noted(self, limits: Limits) -> AsyncIterator[Sandbox]:
+    async def lease(self, limits: Limits, environment: str = DEFAULT) -> AsyncIterator[Sandbox]:
+        """Lease a sandbox, and note it."""
         begun = time.time_ns()
-        async with self._sandboxes.lease(limits) as sandbox:
+        async with self._sandboxes.lease(limits, environment) as sandbox:
             try:
                 yield sandbox
             finally:

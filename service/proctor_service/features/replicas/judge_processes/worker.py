@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from proctor_service.errors import StartError
-from proctor_service.features.environments.built import Environments
 from proctor_service.features.replicas.judge_processes.connection import (
     CANCEL,
     FAILED,
@@ -37,6 +36,7 @@ from proctor_service.features.replicas.judge_processes.connection import (
     Message,
 )
 from proctor_service.features.replicas.judge_processes.values import Values, error_of
+from proctor_service.sandbox.environments import Environments
 from proctor_service.sandbox.interface import Hear
 from proctor_service.settings import Settings, Share
 

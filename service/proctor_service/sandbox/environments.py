@@ -1,0 +1,245 @@
+"""Environments as a backend sees them: what is built, who uses it, and whether its files are still there.
+
+`features/environments` builds environments. A backend starts one with its first use, and ends it when
+nobody has used it for long. A sandbox of an environment whose files go away under a running service
+fails programs that are right; what such a sandbox did is no verdict.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Generic, TypeVar
+
+from proctor_service.errors import SandboxUnavailable, StartError
+from proctor_service.settings import Settings
+from proctor_service.settings.environments import Environment
+
+_log = logging.getLogger(__name__)
+_Contents = tuple[int, int, frozenset[str]]
+"""Inode, time of the last change in ns, and the names in a folder."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Ids:
+    """User and group ids of an image on the host: `count` of them, from `first`."""
+
+    first: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An unpacked image.
+
+    `digest`: of its manifest. `rootfs`: its file system. `variables`, `user`, `group`, `groups`,
+    `workdir`: of its configuration. `programs`: names of all programs on its PATH. `python`:
+    version of the interpreter `python3`, if it can judge Python code. `ids`: None if
+    an ordinary user owns all files.
+    """
+
+    reference: str
+    digest: str
+    rootfs: Path
+    variables: Mapping[str, str]
+    user: int
+    group: int
+    groups: tuple[int, ...]
+    workdir: str
+    programs: tuple[str, ...]
+    python: str | None
+    ids: Ids | None
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltEnvironment:
+    """An environment that sandboxes can use.
+
+    `python`: interpreter of its virtual environment, or the interpreter itself if it has no
+    requirements. `packages`: version of each distribution, by normalized name. `digest`: changes with
+    everything in the environment that may change a verdict. `folder`: its folder in the store, if it
+    has one. `image`: its image, if it has one; then `python` is None, `version` that of its
+    interpreter, and `packages` empty. `remote_image`: reference of an image that Aviato fetches, of
+    which nothing else is known here.
+    """
+
+    name: str
+    definition: Environment
+    python: Path | None
+    version: str | None
+    packages: Mapping[str, str]
+    digest: str
+    folder: Path | None = None
+    image: Image | None = None
+    remote_image: str = ""
+
+
+Environments = Mapping[str, BuiltEnvironment]
+"""Environments of a service by name, without the default one."""
+
+NO_ENVIRONMENTS: Environments = MappingProxyType({})
+
+
+def default_python(settings: Settings) -> Path:
+    """Return the interpreter of environments that name none."""
+    return settings.sandbox_python or Path(getattr(sys, "_base_executable", sys.executable))
+
+
+class Users:
+    """Count of the users of something, and the time of its last use: what is in use is not idle."""
+
+    def __init__(self) -> None:
+        self.users = 0
+        self.last_used_at = time.monotonic()
+
+    @contextlib.contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Count a user for the length of the block."""
+        self.users += 1
+        try:
+            yield
+        finally:
+            self.users -= 1
+            self.last_used_at = time.monotonic()
+
+    def is_idle(self, seconds: float) -> bool:
+        """Return True if nobody has used it for this time."""
+        return not self.users and time.monotonic() - self.last_used_at >= seconds
+
+
+class Starts(Generic[T]):
+    """Starts an environment once for all who wait for it.
+
+    `start` starts an environment. `failed` is called with the name and the error of one that did
+    not start.
+    """
+
+    def __init__(
+        self,
+        start: Callable[[str], Coroutine[Any, Any, T]],
+        failed: Callable[[str, BaseException], None] = lambda environment, error: None,
+    ) -> None:
+        self._start = start
+        self._failed = failed
+        self._tasks: dict[str, asyncio.Task[T]] = {}
+
+    async def started(self, environment: str) -> T:
+        """Wait for an environment. Raises what `start` raises, and SandboxUnavailable after `cancel`."""
+        task = self._tasks.get(environment)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._start(environment))
+            self._tasks[environment] = task
+            task.add_done_callback(lambda ended: self._note(environment, ended))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not task.cancelled():
+                raise
+            raise SandboxUnavailable("the service is stopping") from None
+
+    async def cancel(self) -> None:
+        """Cancel the starts, and wait for their end."""
+        for task in self._tasks.values():
+            task.cancel()
+        await self.end()
+
+    async def end(self) -> None:
+        """Wait for the end of the starts."""
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    def _note(self, environment: str, task: asyncio.Task[T]) -> None:
+        del self._tasks[environment]
+        failure = None if task.cancelled() else task.exception()  # all who waited may have left
+        if failure is not None:
+            self._failed(environment, failure)
+            extra = {"environment": environment, "why": str(failure)}
+            _log.warning("an environment did not start", extra=extra)
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedFolders:
+    """What folders had in them at one moment: inode, time of the last change, and names of each."""
+
+    folders: Sequence[Path]
+    seen: Mapping[Path, _Contents]
+
+    @classmethod
+    def of(cls, folders: Sequence[Path]) -> WatchedFolders:
+        """Look into the folders, and into the folders directly in them; blocks. Raises OSError."""
+        seen = {}
+        for folder in folders:
+            seen[folder] = _contents_of(folder)
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        seen[Path(entry.path)] = _contents_of(Path(entry.path))
+        return cls(folders, seen)
+
+    def are_whole(self) -> bool:
+        """Return False if one of the folders, or something in one, is gone or replaced; blocks."""
+        for path, (inode, changed_at, names) in self.seen.items():
+            try:
+                now = path.stat()
+                if now.st_ino != inode:
+                    return False
+                if now.st_mtime_ns != changed_at and not names <= _names(path):
+                    return False
+            except OSError:
+                return False
+        return True
+
+    def renewed(self) -> WatchedFolders:
+        """Return these folders as they are now; blocks. Raises StartError for damaged ones.
+
+        Folders that were built again meanwhile have other inodes, and are as good as the first.
+        """
+        if self.are_whole():
+            return self
+        try:
+            if self.folders[0].stat().st_ino != self.seen[self.folders[0]][0]:
+                return self.of(self.folders)
+        except OSError:
+            pass
+        raise StartError(f"files in {self.folders[0]} are gone: build it again")
+
+
+def watched(environments: Environments) -> dict[str, WatchedFolders]:
+    """Return the folders of each environment that has some; blocks. Raises StartError."""
+    found = {}
+    for name, built in environments.items():
+        if folders := _folders_of(built):
+            try:
+                found[name] = WatchedFolders.of(folders)
+            except OSError as error:
+                raise StartError(f"environment {name}: its files cannot be read: {error}") from None
+    return found
+
+
+def _folders_of(built: BuiltEnvironment) -> tuple[Path, ...]:
+    if built.image is not None:
+        inside = built.image.rootfs / "usr"
+        is_folder = inside.is_dir() and not inside.is_symlink()
+        return (built.image.rootfs, *([inside] if is_folder else []))
+    if built.folder is not None:
+        return (built.folder, *sorted(built.folder.glob("venv/lib/python*/site-packages")))
+    return ()
+
+
+def _contents_of(folder: Path) -> _Contents:
+    about = folder.stat()
+    return about.st_ino, about.st_mtime_ns, _names(folder)
+
+
+def _names(folder: Path) -> frozenset[str]:
+    with os.scandir(folder) as entries:
+        return frozenset(entry.name for entry in entries)
