@@ -1,4 +1,4 @@
-"""Reader of request bodies: bounded, sliced, and with errors that name the field.
+"""Reader of request bodies: bounded, sliced, and with the field's name in each error.
 
 pydantic's own JSON parser rejects lone surrogates, but a model may write them; the standard
 library's parser accepts them, at the same speed. A large body is parsed and validated in slices,

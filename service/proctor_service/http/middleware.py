@@ -1,4 +1,4 @@
-"""One pass over every request: its token, its measurement, its headers, and errors without a handler.
+"""Middleware around every request: its token, its measurement, its headers, and errors without a handler.
 
 Every route needs a token, and so do unknown paths. Pages for browsers check their cookie instead.
 The compatible routes also accept the token in the path, `/compat/t/TOKEN/…`, since their clients send
@@ -61,7 +61,7 @@ class Tokens:
     def key(self, tenant: str, purpose: str) -> bytes | None:
         """Return a key derived from a tenant's token; None for an unknown tenant.
 
-        It is the same in all replicas with the same tokens, and ends with the token.
+        All replicas with the same tokens derive the same key. The key ends with the token.
         """
         digest = self._digests.get(tenant)
         return None if digest is None else hmac.digest(digest, purpose.encode(), "sha256")
@@ -75,7 +75,7 @@ def _digest(token: bytes) -> bytes:
 class Pages:
     """Pages for browsers, which log in by themselves: all paths at and below `path`.
 
-    `headers`: those that every answer under the path gets, unless it sets them itself.
+    `headers`: added to every answer under the path, beside the headers of the answer itself.
     """
 
     path: str
@@ -85,7 +85,7 @@ class Pages:
 class Entrance:
     """Middleware around all routes, which sets `request.state.tenant`.
 
-    `own_url`: where clients reach the service, if that is configured. `draining`: whether the
+    `own_url`: URL of the service for clients, if configured. `draining`: whether the
     service drains; its answers then end their connections, since a client could otherwise send a
     request on a connection about to close, and lose it. `answered` is called for each request.
 
@@ -117,7 +117,7 @@ class Entrance:
         self._pages = pages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request; an unhandled exception is answered with a 500."""
+        """Serve a request; an unhandled exception is answered with a 500."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -164,7 +164,7 @@ class Entrance:
         own: Iterable[tuple[bytes, bytes]],
         page_headers: Mapping[str, str] | None,
     ) -> list[tuple[bytes, bytes]]:
-        """Return the headers of an answer: its own, and those that every answer has."""
+        """Return the headers of an answer: its own headers, and the headers of every answer."""
         headers = [*own]
         if page_headers is not None:
             names = {name.lower() for name, _ in headers}
@@ -211,7 +211,7 @@ class Entrance:
         return None
 
     def _is_public(self, scope: Scope) -> bool:
-        """Return whether the Host header has a name that anybody could own."""
+        """Return True if the Host header has a public name, which an attacker could own."""
         try:
             host = urlsplit(f"//{Headers(scope=scope).get('host', '')}").hostname or ""
             if "." not in host or host == self._own_host or host.endswith(".localhost"):

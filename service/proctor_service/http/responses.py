@@ -58,7 +58,7 @@ class Result(Protocol):
 
     @property
     def retryable(self) -> bool:
-        """True for an error that may pass."""
+        """True for a temporary error."""
 
     @property
     def size_bytes(self) -> int:
@@ -362,7 +362,7 @@ def json_response(body: dict[str, Any], status: int = 200) -> Response:
 def response_of(
     pieces: Sequence[bytes], media_type: str, status: int = 200, headers: Mapping[str, str] = _NONE
 ) -> Response:
-    """Return a response with content that is made already; a long one is sent in these pieces."""
+    """Return a response with the given content; long content is sent in these pieces."""
     size = sum(map(len, pieces))
     if size <= PIECE_BYTES:
         return Response(b"".join(pieces), status, headers, media_type)

@@ -1,6 +1,6 @@
 """Checks of a request against this machine: limits, environments, languages, files, tags, compilers.
 
-Every refusal is an InvalidRequest that names the field.
+Every refusal is an InvalidRequest with the name of the field.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Machine:
             check(grader, Place(has_image, self.settings.max_wall_seconds, keeps_files), where)
 
     def environment(self, name: str | None, where: str) -> str:
-        """Return the name of an environment. Raises InvalidRequest for an unknown one."""
+        """Return the name of an environment. Raises InvalidRequest for an unknown name."""
         if name is None or name == DEFAULT:
             return DEFAULT
         if name not in self.environments:
@@ -85,14 +85,14 @@ class Machine:
         return name
 
     def digest(self, environment: str) -> str:
-        """Return the digest of everything in an environment that a verdict may depend on."""
+        """Return the digest of an environment: of every input to a verdict."""
         return "" if environment == DEFAULT else self.environments[environment].digest
 
     def languages(self, environment: str = DEFAULT) -> tuple[str, ...]:
         """Return the languages of an environment.
 
-        Those of its definition that this machine has, or those whose programs its image has. All
-        for an image at Aviato, where the judge finds out which are missing.
+        The languages of its definition, as far as installed here, or the languages with all programs
+        in its image. For an image at Aviato all languages: the judge finds the missing programs.
         """
         here = self.backend.traits.languages
         if environment == DEFAULT:
@@ -119,8 +119,8 @@ class Machine:
     ) -> Limits:
         """Return the requested limits.
 
-        The defaults are `otherwise`, or else those of the environment and of the server. The ceiling
-        of all tests together is `TESTS` times that of one. Raises InvalidRequest above a ceiling.
+        The defaults are `otherwise`, or else the limits of the environment and of the server. The
+        ceiling of all tests together is `TESTS` times the ceiling of a single test. Raises InvalidRequest above a ceiling.
         """
         settings = self.settings
         own = None
@@ -177,7 +177,7 @@ class Machine:
 
 
 def check_language(grader: Grader, language: str, where: str, *, has_launcher: bool) -> None:
-    """Raise InvalidRequest for a language that the grader cannot judge.
+    """Raise InvalidRequest for a language unknown to the grader.
 
     `has_launcher`: whether the language takes tests apart from the submission, as Python does.
     """
@@ -198,21 +198,21 @@ def check_language(grader: Grader, language: str, where: str, *, has_launcher: b
 
 
 def check_tags(tags: Sequence[str]) -> None:
-    """Raise InvalidRequest for a tag that is too long."""
+    """Raise InvalidRequest for a tag above the limit."""
     for index, tag in enumerate(tags):
         if len(tag) > LONGEST_TAG_CHARACTERS:
             raise InvalidRequest(f"tags.{index}: longer than {LONGEST_TAG_CHARACTERS} characters")
 
 
 def refuse_compiler(where: str) -> NoReturn:
-    """Raise InvalidRequest for options of a compiler with another language, such as that of an agent."""
+    """Raise InvalidRequest for compiler options with another language, or with an agent."""
     raise InvalidRequest(f"{where}: for c and cpp alone")
 
 
 def check_compiler(
     compiler: Compiler, dialect: str | None, allowed: Sequence[str], where: str
 ) -> None:
-    """Raise InvalidRequest for options that are not allowed, or that the language does not take.
+    """Raise InvalidRequest for options above the allowed ones, or unknown to the language.
 
     `dialect`: of gcc, for this language. `allowed`: flags, among them `-std=…`.
     """
@@ -234,7 +234,7 @@ def check_compiler(
 
 
 def check_files_of(grader: Grader, where: str) -> None:
-    """Raise InvalidRequest for paths and arguments in a grader that no sandbox takes."""
+    """Raise InvalidRequest for paths and arguments of a grader, impossible in a sandbox."""
     if isinstance(grader, PytestGrader | CommandGrader):
         check_files(grader.files, f"{where}.files")
     elif isinstance(grader, StdioGrader):

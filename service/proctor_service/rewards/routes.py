@@ -1,8 +1,7 @@
 """POST /reward: from the request's bytes to the answer, one JSON object or NDJSON lines.
 
-A request becomes items: defaults are filled in, and whatever this machine does not take is refused
-(`machine.py`). A rejected request gets an error response for the whole request, before any code
-runs. After that the response is a 200, and each item that could not be judged has its own error.
+A request becomes items: defaults are filled in, and `machine.py` checks the rest. A rejected request gets an error response for the whole request, before any code
+runs. After that the response is a 200, and each item without a verdict has its own error.
 """
 
 from __future__ import annotations
@@ -92,7 +91,7 @@ class SharedAnswers(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RequestItem:
-    """One submission of a request: the fields to echo, and the item for the evaluator."""
+    """Submission of a request: the fields to echo, and the item for the evaluator."""
 
     index: int
     id: str | None
@@ -196,7 +195,7 @@ class RewardHandler:
 
 @dataclass(slots=True)
 class _Lines:
-    """Lines of a batch. `characters_left`: output that its results may still have."""
+    """Lines of a batch. `characters_left`: room for the output of further results."""
 
     degraded: tuple[str, ...]
     characters_left: int = OUTPUT_CHARACTERS
@@ -230,7 +229,7 @@ def _log_end(batch: RequestTask[Line], begun: float, fields: Mapping[str, object
 
 @dataclass(slots=True)
 class Translation:
-    """Converter of one request. `portable`: peers may judge its submissions.
+    """Converter of a request. `portable`: peers may judge its submissions.
 
     Most submissions share the request's grader and limits, so results for these are cached here, by
     identity: the request keeps these objects alive for as long as the converter lives.

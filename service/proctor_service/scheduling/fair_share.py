@@ -70,7 +70,7 @@ class Shares:
         return self.weights.get(tenant, self.weights.get(EVERYBODY_ELSE, 1.0))
 
     def most_out(self, tenant: str) -> float:
-        """Return the maximum number of tickets that the tenant may use at the same time."""
+        """Return the maximum number of tickets of the tenant in use at the same time."""
         return self.slots.get(tenant, self.slots.get(EVERYBODY_ELSE, math.inf))
 
     def most_sandboxes(self, tenant: str) -> float:
@@ -194,7 +194,7 @@ class Reservation:
         capacity.freed.add(places)
 
     def close(self) -> None:
-        """Return the units that are left."""
+        """Return the remaining units."""
         self.give_back(self.left)
 
 
@@ -203,7 +203,7 @@ class Lane:
     """Account of slot seconds divided by weight, with child lanes or waiting items.
 
     `out`: tickets of the lane in use, at most `most_out`. `typical_seconds`: moving average of the
-    time that a ticket of the lane is in use. `waiting`: each waiter with its portable work, or None.
+    time of a ticket in use. `waiting`: each waiter with its portable work, or None.
     `portable`: number of waiters with portable work. `heap`: the ready child lanes, ordered by
     level; a child gets a new entry when its level changes, and only its last entry is valid.
     """
@@ -241,7 +241,7 @@ Alike = Callable[[object, object], bool]
 
 @dataclass(slots=True, eq=False)
 class Handed:
-    """A waiter whose work is in the hands of a peer, and the seconds charged to its lanes."""
+    """A waiter with its work in the hands of a peer, and the seconds charged to its lanes."""
 
     work: Any
     waiter: Waiter
@@ -252,7 +252,7 @@ class Handed:
 class FairOrder:
     """Waiting items in fair order.
 
-    `count`: number of waiting items. `portable`: number of those with work that a peer may do.
+    `count`: number of waiting items. `portable`: number of waiting items with work for a peer.
     """
 
     def __init__(self, shares: Shares | None = None) -> None:
@@ -271,7 +271,7 @@ class FairOrder:
     ) -> Place:
         """Append a waiter to the lane of its job, and return its lanes.
 
-        `work`: what a peer may do in place of this replica, or None.
+        `work`: portable work, for a peer in place of this replica, or None.
         """
         of_tenant = self._all.lanes.get(tenant)
         if of_tenant is None:
@@ -388,7 +388,7 @@ class FairOrder:
         return []
 
     def give_up(self, handed: Handed) -> None:
-        """End the ticket of a waiter that `take` returned, and that needs no turn any more."""
+        """End the ticket of a waiter of `take` without further need of a turn."""
         for lane in handed.place:
             lane.out -= 1
         self._line_up(handed.place)
@@ -446,7 +446,7 @@ class FairOrder:
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """Result of work that a peer did in place of a ticket. `since`: when the work was taken."""
+    """Result of a peer's work in place of a ticket. `since`: when the work was taken."""
 
     result: Any
     since: float
@@ -465,7 +465,7 @@ class Handover:
     def __init__(
         self, order: FairOrder, clock: Callable[[], float], changed: Callable[[], None]
     ) -> None:
-        """`changed`: called after each change that may let another item go first."""
+        """`changed`: called after each possible change of the first item."""
         self.away = 0
         self.tell: Callable[[], None] | None = None
         self._order = order
@@ -475,7 +475,7 @@ class Handover:
 
     @property
     def portable(self) -> int:
-        """Number of waiting items that a peer may judge."""
+        """Number of waiting items with work for a peer."""
         return self._order.portable
 
     def first(self) -> Any:
@@ -485,7 +485,7 @@ class Handover:
     def take(self, most: int, alike: Alike, ended: Callable[[Handed], None]) -> list[Handed]:
         """Take up to `most` items for a peer, all of one job; none if nothing portable waits.
 
-        `ended` is called for each item that is settled, or that is cancelled or late meanwhile.
+        `ended` is called for each item with a result, and for each cancelled or late item.
         """
         taken = self._order.take(most, alike)
         for handed in taken:

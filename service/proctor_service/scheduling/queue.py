@@ -3,13 +3,13 @@
 A request first reserves capacity for all its items, or is refused as a whole. `Busy`: too little
 free capacity, or the estimated start is after the deadline. `BatchTooLarge`: more items than the
 total capacity. Then each item waits for a ticket, and holds the ticket while the item is judged.
-The number of tickets follows the cores, so that a time limit means the same under load as on an
-idle machine. A waiting item leaves the queue at once if the item is cancelled, if its deadline
+The number of tickets follows the cores: a time limit means the same under load as on an idle
+machine. A waiting item leaves the queue at once if the item is cancelled, if its deadline
 passes, or if the service drains. While the service drains, items of already begun work stay.
 
 A single timer serves all deadlines: a timer for each of 20,000 waiting items would cost more CPU
-time than the waiting. Deadlines are rounded up to a tick of 0.1 s, and those of a tick share a
-bucket. `set_results` wakes futures in slices, so that the event loop serves other tasks in between.
+time than the waiting. Deadlines are rounded up to a tick of 0.1 s, and the deadlines of a tick share
+a bucket. `set_results` wakes futures in slices, so that the event loop serves other tasks in between.
 """
 
 from __future__ import annotations
@@ -295,17 +295,17 @@ class FairQueue:
 
     @property
     def running(self) -> int:
-        """Number of items that are worked on: tickets in use, but those of items sent ahead."""
+        """Number of items in work: tickets in use, without the tickets of items sent ahead."""
         return min(self.busy, self.slots + self._lent)
 
     @property
     def queued(self) -> int:
-        """Number of accepted items that wait, for a ticket or at their judge; not those at peers."""
+        """Number of accepted items waiting for a ticket or at their judge, without items at peers."""
         return max(self._places.held - self.running - self.handover.away, self._order.count)
 
     @property
     def tickets_per_second(self) -> float:
-        """Estimate of the tickets that become free: from recent ones, or fewer if none does."""
+        """Estimate of returned tickets: from recent returns, or fewer after a time without returns."""
         since_seconds = self.clock() - self._returned_at if self.busy else 0.0
         return self.slots / max(self._typical_seconds, since_seconds, SHORTEST_TICKET_SECONDS)
 
@@ -363,7 +363,7 @@ class FairQueue:
     ) -> Turn:
         """Return the context that waits for a ticket, and holds the ticket until its end.
 
-        `work`: what a peer may do meanwhile (`handover`); the ticket then has the peer's result.
+        `work`: portable work for a peer meanwhile (`handover`); the ticket then has the peer's result.
 
         Entering it raises DeadlinePassed if `deadline` passes first, and Cancelled if the service
         drains. Items of begun work (`begun`) stay in the queue while the service drains.
@@ -376,7 +376,7 @@ class FairQueue:
         self._dispatch()
 
     def send_ahead(self, tickets: int) -> None:
-        """Set the number of tickets for items that may wait at their judge.
+        """Set the number of tickets for items waiting at their judge.
 
         At most half of the waiting items get these tickets, so that at the end of a batch no item
         waits at one judge while another has nothing to do.
@@ -466,8 +466,8 @@ async def attempted(
 
     `work` gets three attempts, all before the deadline. The last attempt runs alone: all other
     tickets are returned first. So a shortage caused by several programs together, for example of
-    the machine's memory, is gone by then. Other errors are raised at once, and so is that of an
-    environment whose sandboxes do not start. Raises SandboxLost and
+    the machine's memory, is gone by then. Other errors are raised at once, EnvironmentUnavailable
+    among them. Raises SandboxLost and
     SandboxUnavailable after the last attempt, and DeadlinePassed.
     """
     task, deadlines = asyncio.current_task(), ticket.queue.deadlines
