@@ -120,7 +120,9 @@ class Machine:
         """Return the requested limits.
 
         The defaults are `otherwise`, or else the limits of the environment and of the server. The
-        ceiling of all tests together is `TESTS` times the ceiling of a single test. Raises InvalidRequest above a ceiling.
+        ceiling of all tests together is `TESTS` times the ceiling of a single test.
+
+        Raises InvalidRequest above a ceiling.
         """
         settings = self.settings
         own = None

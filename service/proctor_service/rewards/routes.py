@@ -1,7 +1,8 @@
 """POST /reward: from the request's bytes to the answer, one JSON object or NDJSON lines.
 
-A request becomes items: defaults are filled in, and `machine.py` checks the rest. A rejected request gets an error response for the whole request, before any code
-runs. After that the response is a 200, and each item without a verdict has its own error.
+A request becomes items: defaults are filled in, and `machine.py` checks the rest. A rejected
+request gets an error response for the whole request, before any code runs. After that the response
+is a 200, and each item without a verdict has its own error.
 """
 
 from __future__ import annotations
