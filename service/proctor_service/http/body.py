@@ -285,9 +285,9 @@ def describe_errors(
     """Describe the first few errors by field, without input values: they may be programs."""
     found: dict[str, str] = {}
     for each in errors:
-        path, said = field_path((*where, *each["loc"])), each["msg"]
+        path, message = field_path((*where, *each["loc"])), each["msg"]
         if each["type"] != "extra_forbidden":
-            found[f"{path}: {said}"] = f"{path}: {said}"
+            found[f"{path}: {message}"] = f"{path}: {message}"
         elif path not in found:
             hint = unknown_field(model, each["loc"]) if len(found) < MOST_ERRORS else ""
             found[path] = f"{path}: {hint}"

@@ -80,8 +80,8 @@ class Machine:
         if name is None or name == DEFAULT:
             return DEFAULT
         if name not in self.environments:
-            known = ", ".join((DEFAULT, *self.environments))
-            raise InvalidRequest(f"{where}: no {name[:100]!r} here, only: {known}")
+            names = ", ".join((DEFAULT, *self.environments))
+            raise InvalidRequest(f"{where}: no {name[:100]!r} here, only: {names}")
         return name
 
     def digest(self, environment: str) -> str:
@@ -112,7 +112,7 @@ class Machine:
 
     def limits(
         self,
-        asked: WireLimits | None,
+        wire_limits: WireLimits | None,
         where: str,
         otherwise: Limits | None = None,
         environment: str = DEFAULT,
@@ -130,7 +130,7 @@ class Machine:
             own = self.environments[environment].definition.limits
         values: dict[str, float] = {}
         for name in LIMITS_WITH_CEILING:
-            value = getattr(asked, name, None)
+            value = getattr(wire_limits, name, None)
             ceiling = getattr(settings, f"max_{name}")
             if value is not None and not value <= ceiling:
                 raise InvalidRequest(f"{where}.{name}: {value} is above this server's {ceiling}")
@@ -139,7 +139,7 @@ class Machine:
             values[name] = value if value is not None else default
         totals: dict[str, float | None] = {}
         for name in ("cpu_seconds", "wall_seconds"):
-            total = getattr(asked, f"total_{name}", None)
+            total = getattr(wire_limits, f"total_{name}", None)
             if total is None:
                 total = getattr(otherwise, f"total_{name}", None)
             ceiling = TESTS * getattr(settings, f"max_{name}")
@@ -148,8 +148,8 @@ class Machine:
                 raise InvalidRequest(f"{at}: {total} is above this server's {ceiling}")
             totals[f"total_{name}"] = total
         network = bool(otherwise is not None and otherwise.network)
-        if asked is not None and asked.network is not None:
-            network = asked.network
+        if wire_limits is not None and wire_limits.network is not None:
+            network = wire_limits.network
         if network and not self.backend.traits.allows_network:
             raise InvalidRequest(f"{where}.network: this server gives no network to submissions")
         return Limits(

@@ -261,9 +261,9 @@ class Translation:
                 await pacer.pause()
         return found
 
-    async def _item(self, index: int, sent: WireSubmission) -> RequestItem:
+    async def _item(self, index: int, body: WireSubmission) -> RequestItem:
         request, where = self.request, f"submissions.{index}"
-        grader = sent.grader or request.grader
+        grader = body.grader or request.grader
         if grader is None:
             raise InvalidRequest(f"{where}.grader: neither the submission nor the request has one")
         if grader.judges == "sandbox":
@@ -272,31 +272,31 @@ class Translation:
                 "/sandboxes/{id}/grade"
             )
         if isinstance(grader, PytestGrader | CommandGrader | StdioGrader):
-            self._check_files_of(grader, f"{where}.grader" if sent.grader else "grader")
+            self._check_files_of(grader, f"{where}.grader" if body.grader else "grader")
         environment = DEFAULT
-        if sent.environment is not None:
-            environment = self.machine.environment(sent.environment, f"{where}.environment")
+        if body.environment is not None:
+            environment = self.machine.environment(body.environment, f"{where}.environment")
         elif request.environment is not None:
             environment = self.machine.environment(request.environment, "environment")
-        language = sent.language
+        language = body.language
         has_runner = isinstance(grader, CommandGrader) and grader.runner is not None
         elsewhere = environment != DEFAULT and grader.kind != "command"
         if language != PYTHON or has_runner or elsewhere:
             language = self.machine.language(language, grader, where, environment)
-        compiler = sent.compiler or request.compiler
+        compiler = body.compiler or request.compiler
         if compiler is not None:
-            self._check_compiler(compiler, language, f"{where}." * (sent.compiler is not None))
-        if sent.files:
-            check_files(sent.files, f"{where}.files")
-        wanted = sent.limits or request.limits
+            self._check_compiler(compiler, language, f"{where}." * (body.compiler is not None))
+        if body.files:
+            check_files(body.files, f"{where}.files")
+        wanted = body.limits or request.limits
         limits = self._limits.get((id(wanted), environment))
         if limits is None:
-            at = f"{where}.limits" if sent.limits else "limits"
+            at = f"{where}.limits" if body.limits else "limits"
             limits = self.machine.limits(wanted, at, environment=environment)
             self._limits[id(wanted), environment] = limits
-        text = completion_text(sent, where)
-        rule = sent.extract or request.extract
-        around = Around.of(grader, sent, request)
+        text = completion_text(body, where)
+        rule = body.extract or request.extract
+        around = Around.of(grader, body, request)
         source = await read_program(text, rule, language, around)
         self._added += 0 if source is None else max(0, len(source) - len(text))
         if self._added > MAX_ADDED_CHARACTERS:
@@ -310,16 +310,16 @@ class Translation:
                 test_count(grader), environment=environment, integrity=integrity_of(grader)
             )
         else:
-            scoring = sent.scoring or request.scoring
+            scoring = body.scoring or request.scoring
             submission = Submission(
                 source,
                 grader,
                 limits,
                 scoring,
                 language,
-                sent.files,
+                body.files,
                 environment=environment,
-                negative_control=sent.negative_control or request.negative_control,
+                negative_control=body.negative_control or request.negative_control,
                 compiler=compiler,
             )
             key = self._key(submission) if request.cache else None
@@ -333,9 +333,9 @@ class Translation:
             tags=tuple(request.tags),
             priority=request.priority,
             portable=self.portable and environment == DEFAULT,
-            origin=self._origin(sent, text) if self.portable else None,
+            origin=self._origin(body, text) if self.portable else None,
         )
-        return RequestItem(index, sent.id, sent.group, item)
+        return RequestItem(index, body.id, body.group, item)
 
     def _check_compiler(self, compiler: Compiler, language: str, where: str) -> None:
         settings = self.machine.settings
@@ -348,15 +348,15 @@ class Translation:
             check_files_of(grader, where)
             self._checked_graders.add(id(grader))
 
-    def _origin(self, sent: WireSubmission, completion: str) -> Origin:
+    def _origin(self, body: WireSubmission, completion: str) -> Origin:
         request = self.request
-        rule = sent.extract or request.extract
-        prompt = request.prompt if sent.prompt is None else sent.prompt
+        rule = body.extract or request.extract
+        prompt = request.prompt if body.prompt is None else body.prompt
         shown = self._prompts.get(id(prompt), "")
         if prompt is not None and not shown:
             messages = prompt if isinstance(prompt, str) else [_set_fields(each) for each in prompt]
             shown = self._prompts[id(prompt)] = json.dumps(messages)
-        return Origin(completion, rule, sent.id, sent.group, request.step, shown)
+        return Origin(completion, rule, body.id, body.group, request.step, shown)
 
     def _key(self, submission: Submission) -> bytes:
         """Return the cache key: a digest of the tenant and of everything the judge sees.
@@ -400,11 +400,11 @@ def _digest(value: BaseModel | Limits) -> bytes:
     return hashlib.blake2b(whole, digest_size=20).digest()
 
 
-def completion_text(sent: WireSubmission, where: str) -> str:
+def completion_text(body: WireSubmission, where: str) -> str:
     """Return the completion, or the text of its last assistant message."""
-    if isinstance(sent.completion, str):
-        return sent.completion
-    for message in reversed(sent.completion):
+    if isinstance(body.completion, str):
+        return body.completion
+    for message in reversed(body.completion):
         if message.role == "assistant":
             content = message.content
             if isinstance(content, str):

@@ -108,15 +108,15 @@ class SandboxHandler:
         body = await read_body(request, self._machine.settings.max_body_mb)
         key = key_of(request.headers)
         name = None if key is None else await name_any_request(tenant, key, body)
-        asked = order(self._machine, await parse_body(wire.SandboxRequest, body), tenant)
+        sandbox_order = order(self._machine, await parse_body(wire.SandboxRequest, body), tenant)
         if name is None:
-            session = await while_connected(self._registry.create(asked), request.receive)
+            session = await while_connected(self._registry.create(sandbox_order), request.receive)
         else:
             # No `await` from here to `remember`: requests with the same key create one sandbox.
             creation = self._creations.find(name)
             if creation is None or creation.retryable:
-                size_bytes = CREATION_BYTES + sum(map(len, asked.tags))
-                create = partial(self._registry.create, asked)
+                size_bytes = CREATION_BYTES + sum(map(len, sandbox_order.tags))
+                create = partial(self._registry.create, sandbox_order)
                 creation = task_of(create, self._creating, size_bytes)
                 self._creations.remember(name, creation)
             # The creation continues after a disconnect, for the client's retry.
@@ -150,8 +150,8 @@ class SandboxHandler:
         session = self._live(request, sandbox_id)
         with session.using():
             body = await self._body(request)
-            asked = command(self._machine, await parse_body(wire.ExecRequest, body))
-            run = partial(self._registry.execute, session.tenant, session.id, asked)
+            exec_command = command(self._machine, await parse_body(wire.ExecRequest, body))
+            run = partial(self._registry.execute, session.tenant, session.id, exec_command)
             if NDJSON in request.headers.get("accept", ""):
                 return streamed_execution(run)
             return json_response(exec_body(await while_connected(run(), request.receive)))
@@ -181,10 +181,10 @@ class SandboxHandler:
             session.check()
         begun = time.monotonic()
         with session.using():
-            asked = await parse_body(wire.GradeRequest, await self._body(request))
-            limits = self._gradings.check(asked, session)
-            grading = self._gradings.grade(session, asked, limits, begun)
-            line = await while_connected(grading, request.receive)
+            grading = await parse_body(wire.GradeRequest, await self._body(request))
+            limits = self._gradings.check(grading, session)
+            work = self._gradings.grade(session, grading, limits, begun)
+            line = await while_connected(work, request.receive)
         return Response(line.json, media_type="application/json")
 
     async def stop_sandbox(
@@ -221,34 +221,34 @@ class SandboxHandler:
         return await read_body(request, self._machine.settings.max_body_mb)
 
 
-def order(machine: Machine, asked: wire.SandboxRequest, tenant: str) -> Order:
+def order(machine: Machine, body: wire.SandboxRequest, tenant: str) -> Order:
     """Return the order for a new sandbox. Raises InvalidRequest."""
-    check_files(asked.files, "files")
-    check_tags(asked.tags)
-    environment = machine.environment(asked.environment, "environment")
+    check_files(body.files, "files")
+    check_tags(body.tags)
+    environment = machine.environment(body.environment, "environment")
     return Order(
         tenant=tenant,
-        limits=machine.limits(asked.limits, "limits", environment=environment),
+        limits=machine.limits(body.limits, "limits", environment=environment),
         environment=environment,
-        tags=tuple(asked.tags),
-        ttl_seconds=asked.ttl_seconds,
-        files=asked.files,
-        job=asked.job,
+        tags=tuple(body.tags),
+        ttl_seconds=body.ttl_seconds,
+        files=body.files,
+        job=body.job,
     )
 
 
-def command(machine: Machine, asked: wire.ExecRequest) -> Command:
+def command(machine: Machine, body: wire.ExecRequest) -> Command:
     """Return the command to run. Raises InvalidRequest."""
     ceiling = machine.settings.max_wall_seconds
-    seconds = asked.timeout_seconds
+    seconds = body.timeout_seconds
     if seconds is not None and not seconds <= ceiling:
         raise InvalidRequest(f"timeout_seconds: {seconds} is above this server's {ceiling}")
-    argv = tuple(asked.command or ())
+    argv = tuple(body.command or ())
     for index, word in enumerate(argv):
         if "\0" in word or any("\ud800" <= character <= "\udfff" for character in word):
             raise InvalidRequest(f"command.{index}: no argument of a program can hold that")
-    stdin = asked.stdin.encode("utf-8", "surrogatepass")
-    return Command(argv, asked.code, stdin, seconds)
+    stdin = body.stdin.encode("utf-8", "surrogatepass")
+    return Command(argv, body.code, stdin, seconds)
 
 
 def sandbox_body(session: Session, backend: str) -> dict[str, Any]:
@@ -276,10 +276,10 @@ def _tenant(request: Request) -> str:
     return tenant
 
 
-def _check_query(request: Request, *known: str) -> None:
+def _check_query(request: Request, *names: str) -> None:
     """Raise InvalidRequest for an unknown name: a misspelt filter must not match all sandboxes."""
     for name in request.query_params:
-        if name not in known:
+        if name not in names:
             raise InvalidRequest(f"{name[:100]}: unknown field of the query")
 
 
@@ -316,8 +316,8 @@ class Output:
         # Above MOST_PIECES pieces, the order between stdout and stderr is lost.
         open_pieces = 2 if len(pieces) > MOST_PIECES else min(1, len(pieces))
         for index in range(1, open_pieces + 1):
-            known, piece = pieces[-index]
-            if known == name:
+            piece_name, piece = pieces[-index]
+            if piece_name == name:
                 piece += data
                 break
         else:

@@ -240,7 +240,7 @@ Alike = Callable[[object, object], bool]
 
 
 @dataclass(slots=True, eq=False)
-class Handed:
+class PeerItem:
     """A waiter with its work in the hands of a peer, and the seconds charged to its lanes."""
 
     work: Any
@@ -359,7 +359,7 @@ class FairOrder:
             return next(work for work in place[-1].waiting.values() if work is not None)
         return None
 
-    def take(self, most: int, alike: Alike) -> list[Handed]:
+    def take(self, most: int, alike: Alike) -> list[PeerItem]:
         """Remove up to `most` waiters with portable work, for a peer, and charge their lanes.
 
         All are of one job: the first in fair order with portable work. They count as tickets of
@@ -384,27 +384,27 @@ class FairOrder:
                 lane.level += len(found) * guess_seconds / lane.weight
                 lane.out += len(found)
             self._line_up(place)
-            return [Handed(work, waiter, place, guess_seconds) for waiter, work in found]
+            return [PeerItem(work, waiter, place, guess_seconds) for waiter, work in found]
         return []
 
-    def give_up(self, handed: Handed) -> None:
+    def give_up(self, item: PeerItem) -> None:
         """End the ticket of a waiter of `take` without further need of a turn."""
-        for lane in handed.place:
+        for lane in item.place:
             lane.out -= 1
-        self._line_up(handed.place)
+        self._line_up(item.place)
 
-    def put_back(self, handed: Handed, portable: bool) -> None:
+    def put_back(self, item: PeerItem, portable: bool) -> None:
         """Put a waiter of `take` back, as the first of its lane. `portable`: for peers too."""
-        job = handed.place[-1]
-        job.waiting[handed.waiter] = handed.work if portable else None
+        job = item.place[-1]
+        job.waiting[item.waiter] = item.work if portable else None
         job.portable += portable
         self.portable += portable
         self.count += 1
-        job.waiting.move_to_end(handed.waiter, last=False)
-        for lane in handed.place:
-            lane.level -= handed.guess_seconds / lane.weight
+        job.waiting.move_to_end(item.waiter, last=False)
+        for lane in item.place:
+            lane.level -= item.guess_seconds / lane.weight
             lane.out -= 1
-        self._line_up(handed.place)
+        self._line_up(item.place)
 
     def _portable_lanes(self) -> list[Place]:
         """Return the ready job lanes with portable work, in fair order."""
@@ -459,7 +459,7 @@ class Handover:
     the first of its job, for a slot of this replica. With a peer, an item keeps its deadline, may be
     cancelled, and counts for the slots of its tenant. `away`: number of items in the hands of peers.
 
-    `tell`: called when portable work begins to wait; set by the consumer.
+    `on_portable`: called when portable work begins to wait; set by the consumer.
     """
 
     def __init__(
@@ -467,11 +467,11 @@ class Handover:
     ) -> None:
         """`changed`: called after each possible change of the first item."""
         self.away = 0
-        self.tell: Callable[[], None] | None = None
+        self.on_portable: Callable[[], None] | None = None
         self._order = order
         self._clock = clock
         self._changed = changed
-        self._given: dict[Handed, tuple[float, Callable[[Any], None]]] = {}
+        self._away: dict[PeerItem, tuple[float, Callable[[Any], None]]] = {}
 
     @property
     def portable(self) -> int:
@@ -482,48 +482,48 @@ class Handover:
         """Return the portable work that `take` would return first, or None."""
         return self._order.first_portable()
 
-    def take(self, most: int, alike: Alike, ended: Callable[[Handed], None]) -> list[Handed]:
+    def take(self, most: int, alike: Alike, ended: Callable[[PeerItem], None]) -> list[PeerItem]:
         """Take up to `most` items for a peer, all of one job; none if nothing portable waits.
 
         `ended` is called for each item with a result, and for each cancelled or late item.
         """
         taken = self._order.take(most, alike)
-        for handed in taken:
-            end = partial(self._end, handed, ended)
-            self._given[handed] = (self._clock(), end)
-            handed.waiter.add_done_callback(end)
+        for item in taken:
+            end = partial(self._end, item, ended)
+            self._away[item] = (self._clock(), end)
+            item.waiter.add_done_callback(end)
         self.away += len(taken)
         return taken
 
-    def finish(self, handed: Handed, result: Any) -> bool:
+    def finish(self, item: PeerItem, result: Any) -> bool:
         """Give an item its result; return False if the item is no longer away.
 
         A Failure is raised where the item waits.
         """
-        if handed not in self._given or handed.waiter.done():
+        if item not in self._away or item.waiter.done():
             return False
-        since, _ = self._given[handed]
+        since, _ = self._away[item]
         failed = isinstance(result, Exception)
-        handed.waiter.set_result(result if failed else Elsewhere(result, since))
+        item.waiter.set_result(result if failed else Elsewhere(result, since))
         return True
 
-    def take_back(self, handed: Handed, tried: bool = True) -> bool:
+    def take_back(self, item: PeerItem, tried: bool = True) -> bool:
         """Put an item back into the queue; return False if the item is no longer away.
 
         `tried`: a peer may have begun the item, so no other peer gets it.
         """
-        if handed not in self._given or handed.waiter.done():
+        if item not in self._away or item.waiter.done():
             return False
-        _, end = self._given.pop(handed)
-        handed.waiter.remove_done_callback(end)
+        _, end = self._away.pop(item)
+        item.waiter.remove_done_callback(end)
         self.away -= 1
-        self._order.put_back(handed, portable=not tried)
+        self._order.put_back(item, portable=not tried)
         self._changed()
         return True
 
-    def _end(self, handed: Handed, ended: Callable[[Handed], None], _: object) -> None:
-        del self._given[handed]
+    def _end(self, item: PeerItem, ended: Callable[[PeerItem], None], _: object) -> None:
+        del self._away[item]
         self.away -= 1
-        self._order.give_up(handed)
+        self._order.give_up(item)
         self._changed()
-        ended(handed)
+        ended(item)

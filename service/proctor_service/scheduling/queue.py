@@ -451,8 +451,8 @@ class FairQueue:
             self._waiting_since = None
         elif self._waiting_since is None:
             self._waiting_since = self.clock()
-        if self._order.portable and self.handover.tell is not None:
-            self.handover.tell()
+        if self._order.portable and self.handover.on_portable is not None:
+            self.handover.on_portable()
 
 
 async def attempted(
