@@ -26,6 +26,7 @@ from measuring import Connection, check
 
 from proctor_service.cli.temporary import temporary_service
 from proctor_service.cli.version import service_version
+from proctor_service.judge.jvm_names import named
 from proctor_service.settings.languages import LANGUAGES, SANDBOX_PATH, Language
 
 AIM = 1.3
@@ -136,7 +137,7 @@ def _judged(connection: Connection, name: str, source: str) -> float:
 
 
 def _bare(language: Language, source: str, home: str) -> float:
-    language = language.for_source(source)
+    language = named(language, source)
     environment = {"PATH": SANDBOX_PATH, "HOME": home, "LANG": "C.UTF-8"}
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, language.source).write_text(source)

@@ -29,6 +29,7 @@ from proctor_service.features.environments.routes import environment_routes
 from proctor_service.features.journal.answering.routes import JournalHandler, journal_routes
 from proctor_service.features.journal.console.cookies import Cookies
 from proctor_service.features.journal.console.costs import Costs
+from proctor_service.features.journal.console.policy import PAGES
 from proctor_service.features.journal.console.routes import ConsoleHandler, console_routes
 from proctor_service.features.replicas import Identity, Peers, Replicas, Spreader, base_url
 from proctor_service.features.replicas.fleet import Fleet
@@ -39,16 +40,17 @@ from proctor_service.features.rollouts.agent import Player
 from proctor_service.features.rollouts.policy import Policies
 from proctor_service.features.rollouts.routes import RolloutContext, RolloutHandler, rollout_routes
 from proctor_service.features.rollouts.workplaces import workplaces
+from proctor_service.graders import all_graders
 from proctor_service.http.health import Readiness, health_routes, judging_probe
-from proctor_service.http.job_store import JobStore
-from proctor_service.http.middleware import AnswerHeaders, Guard
+from proctor_service.http.middleware import Entrance, Tokens
 from proctor_service.http.problems import install_problems
 from proctor_service.http.server import Server as Server
 from proctor_service.http.server import make_server as make_server
-from proctor_service.http.tokens import Tokens
+from proctor_service.http.task_store import TaskStore
+from proctor_service.judge.judge import Judge as OwnJudge
 from proctor_service.lifecycle import AppState
 from proctor_service.observe.logs import configure_logging
-from proctor_service.observe.metrics import MeasuredApp, Metrics
+from proctor_service.observe.metrics import Metrics
 from proctor_service.observe.observer import Observers
 from proctor_service.optional import (
     make_journal,
@@ -59,18 +61,17 @@ from proctor_service.optional import (
 )
 from proctor_service.outcomes import Outcome, outcome_bytes
 from proctor_service.rewards.examples import BODIES, install_openapi
-from proctor_service.rewards.items import Machine
+from proctor_service.rewards.machine import Machine
 from proctor_service.rewards.routes import RewardHandler, reward_routes
 from proctor_service.sandbox.interface import Backend
 from proctor_service.sandbox.linux.delegation import enable_limits
 from proctor_service.sandbox.memory_room import memory_check, memory_room
 from proctor_service.sandbox.open_files import allowed_open_files, raise_open_files
-from proctor_service.sandboxes import Bounds, Registry
 from proctor_service.sandboxes.grading import Gradings
+from proctor_service.sandboxes.registry import Bounds, Registry
 from proctor_service.sandboxes.routes import SandboxHandler, sandbox_routes
-from proctor_service.scheduling.deadlines import Deadlines
 from proctor_service.scheduling.fair_share import Shares
-from proctor_service.scheduling.queue import FairQueue
+from proctor_service.scheduling.queue import Deadlines, FairQueue
 from proctor_service.scheduling.result_cache import Cache
 from proctor_service.settings import Settings, unknown_variables, worker_environment
 from proctor_service.settings.garbage import spare_collector
@@ -107,12 +108,16 @@ def build_app(
         backend, judge = workers.backend, workers.judge
     elif backend is None and settings.backend == "local":
         settings = _fitted(settings)
-    backend, judge = backend or _backend(settings, environments), judge or _judge(settings)
-    machine = Machine(settings, backend, environments, settings.mcp_servers_by_name())
+    graders = all_graders(settings.languages)
+    backend, judge = backend or _backend(settings, environments), judge or OwnJudge(graders)
+    servers = settings.mcp_servers_by_name()
+    machine = Machine(settings, backend, environments, servers, graders)
     probe = judging_probe(judge, backend, machine.limits(None, "limits")) if probed else None
     parts = _parts(machine, judge, Readiness(probe), metrics)
     parts.held = held
+    parts.own_sandboxes = settings.max_sandboxes
     if workers is not None:
+        parts.own_sandboxes = 0
         workers.send_ahead = parts.queue.send_ahead
         workers.when_leased = parts.observers.leased
     app = FastAPI(
@@ -145,17 +150,18 @@ def build_app(
     install_openapi(app, BODIES + COMPAT_BODIES)
     # Requests pass the middleware in reverse order: the last added comes first.
     app.add_middleware(
-        Guard,
+        Entrance,
         tokens=tokens,
         metrics_public=settings.metrics_public,
+        draining=lambda: parts.queue.draining,
+        answered=parts.metrics.answered,
         own_url=settings.advertise_url,
+        pages=PAGES,
     )
     if parts.tracing is not None:
         from proctor_service.observe.tracing import TracedApp
 
         app.add_middleware(TracedApp, tracing=parts.tracing)
-    app.add_middleware(MeasuredApp, metrics=parts.metrics)
-    app.add_middleware(AnswerHeaders, draining=lambda: parts.queue.draining)
     return app
 
 
@@ -230,7 +236,7 @@ def _parts(machine: Machine, judge: Judge, readiness: Readiness, metrics: Metric
         file_bytes=settings.max_file_mb * MEBIBYTE,
         shares=shares,
     )
-    registry = Registry(backend, queue, bounds, metrics.executed, replicas.identity.new_id)
+    registry = Registry(backend, queue, bounds, metrics.executed, replicas.identity.id_prefix)
     gradings = FairQueue(2 * queue.slots, settings.max_queued, deadlines)
     sandboxes = SandboxHandler(
         machine,
@@ -285,8 +291,8 @@ def _spreader(
     return Spreader(replicas, queue, RewardSlices(settings.tokens_by_tenant()), metrics)
 
 
-def _job_store(settings: Settings) -> JobStore[Any]:
-    return JobStore(settings.idempotency_seconds, settings.idempotency_mb * MEBIBYTE)
+def _job_store(settings: Settings) -> TaskStore[Any]:
+    return TaskStore(settings.idempotency_seconds, settings.idempotency_mb * MEBIBYTE)
 
 
 @contextlib.asynccontextmanager
@@ -317,12 +323,6 @@ def _seen_in_sandboxes(settings: Settings, path: Path) -> bool:
     from proctor_service.sandbox.backends import seen_in_sandboxes
 
     return seen_in_sandboxes(settings, path)
-
-
-def _judge(settings: Settings) -> Judge:
-    from proctor_service.judge.judge import Judge as OwnJudge
-
-    return OwnJudge(settings.languages)
 
 
 def _warn_of_memory(settings: Settings) -> None:

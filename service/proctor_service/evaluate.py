@@ -20,8 +20,7 @@ from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.observe.observer import NO_OBSERVERS, ObservedSandboxes, Observer, Observers
 from proctor_service.outcomes import Item, NoCode, Outcome
 from proctor_service.sandbox.interface import PAYER, Backend, Sandboxes
-from proctor_service.scheduling.attempts import attempted
-from proctor_service.scheduling.queue import FairQueue
+from proctor_service.scheduling.queue import FairQueue, attempted
 from proctor_service.scheduling.result_cache import Cache
 
 log = logging.getLogger(__name__)

@@ -22,16 +22,15 @@ from proctor_service.features.journal.recorder import Recorder
 from proctor_service.features.replicas import Replicas, Spreader
 from proctor_service.features.rollouts.routes import RolloutHandler
 from proctor_service.http.health import Readiness
-from proctor_service.http.jobs import Job
+from proctor_service.http.responses import RequestTask
 from proctor_service.observe.metrics import Metrics
 from proctor_service.observe.observer import Observers
 from proctor_service.outcomes import Outcome
 from proctor_service.rewards.routes import RewardHandler
 from proctor_service.sandbox.interface import Backend
-from proctor_service.sandboxes import Registry
+from proctor_service.sandboxes.registry import Registry
 from proctor_service.sandboxes.routes import SandboxHandler
-from proctor_service.scheduling.deadlines import Deadlines
-from proctor_service.scheduling.queue import DRAINING, FairQueue
+from proctor_service.scheduling.queue import DRAINING, Deadlines, FairQueue
 from proctor_service.scheduling.result_cache import Cache
 from proctor_service.settings import Settings
 
@@ -53,7 +52,8 @@ class _Part(Protocol):
 class AppState:
     """App state: the connected parts of the service, and their lifecycle.
 
-    `held`: what is locked until the end.
+    `held`: locks released at the end. `own_sandboxes`: most sandboxes with open files in this
+    process.
     """
 
     settings: Settings
@@ -76,6 +76,7 @@ class AppState:
     spreader: Spreader | None = None
     journal: Recorder | None = None
     held: ExitStack = field(default_factory=ExitStack)
+    own_sandboxes: int = 0
     opened: bool = False
     closed: bool = False
 
@@ -143,7 +144,7 @@ class AppState:
             closing.callback(self.deadlines.close)
         log.info("closed")
 
-    def _running(self) -> list[Job[Any]]:
+    def _running(self) -> list[RequestTask[Any]]:
         return [*self.handler.running, *self.rollouts.running, *self.compat.running]
 
     async def _work_ends(self, seconds: float) -> bool:

@@ -25,7 +25,7 @@ from proctor_client.wire import (
     Verdict,
 )
 from proctor_service.errors import Failure
-from proctor_service.judge.assemble import NOTHING, Around
+from proctor_service.judge.extract import NOTHING, Around
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import DEFAULT, Limits
 

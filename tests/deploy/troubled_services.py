@@ -25,6 +25,7 @@ from deploy.prometheus_server import Target
 from fault_rig.programs import RedisServer, redis_server
 from proctor_service.errors import SandboxLost
 from proctor_service.features.journal import recorder
+from proctor_service.graders import all_graders
 from proctor_service.judge.judge import Judge
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.backends import make_backend
@@ -65,7 +66,7 @@ class SometimesLost:
     """The real judge, but for submissions that say that they are lost."""
 
     def __init__(self) -> None:
-        self._judge = Judge(LANGUAGES)
+        self._judge = Judge(all_graders(LANGUAGES))
 
     async def __call__(self, submission: Submission, backend: Sandboxes) -> Judgement:
         """Judges, or fails as when a forkserver dies."""

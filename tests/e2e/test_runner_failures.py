@@ -16,6 +16,7 @@ from optional_programs import skip_without
 from shared_judging import shared_judge
 
 from proctor_client.wire import ExecGrader
+from proctor_service.graders import all_graders
 from proctor_service.judge.judge import Judge
 from proctor_service.judge.run import RunnerFailed
 from proctor_service.judge.submission import Submission
@@ -95,7 +96,7 @@ def test_a_state_that_our_code_fails_to_restore_is_our_error(tmp_path: Path) -> 
         try:
             limits = Limits(2, 10, 256, 64, 16, 64)
             grader = ExecGrader(kind="exec")
-            await Judge({})(Submission("x = 1", grader, limits, state=b"tar"), backend)
+            await Judge(all_graders({}))(Submission("x = 1", grader, limits, state=b"tar"), backend)
         finally:
             await backend.close()
 

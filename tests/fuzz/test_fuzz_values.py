@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from proctor_service.codec import values
 from proctor_service.codec.values import Malformed
 from proctor_service.judge.analysis.formulas import Check, NotDecidable
-from proctor_service.judge.graders.asserts_calls import holds, shown
-from proctor_service.judge.verdict import understand
+from proctor_service.judge.graders.asserts import holds, shown
+from proctor_service.judge.run import understand
 
 numbers = st.integers() | st.integers(-(2**300), 2**300) | st.floats() | st.complex_numbers()
 moments = st.dates() | st.datetimes(timezones=st.none() | st.timezones()) | st.times()

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from proctor_service.judge.assemble import Around, assembled
+from proctor_service.judge.extract import Around, assembled
 
 PIECES = [
     " ", "\n", " x ", "x\n", "    x\n", "const\n", "const f : ", "const {", "import {", "import (\n", "f(",

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proctor_client.wire import Extract, ExtractRule
-from proctor_service.judge.assemble import read_program
-from proctor_service.judge.extract import extract
-from proctor_service.judge.python_texts import MOST_PARSED, PART_CHARACTERS
+from proctor_service.judge.extract import extract, read_program
+from proctor_service.judge.python_source import MOST_PARSED, PART_CHARACTERS
 
 MODES: tuple[Extract, ...] = ("auto", "xml", "fence", "none")
 CODE = "def f(x):\n    return x"

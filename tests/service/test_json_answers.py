@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proctor_service.codec import values
-from proctor_service.judge.json_answers import Equality
+from proctor_service.judge.graders.calls import Equality
 from proctor_service.judge.text import Closeness
 
 Kind = Literal["json", "python"]

@@ -12,6 +12,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from proctor_client.wire import ExecGrader, Grader
+from proctor_service.graders import all_graders
 from proctor_service.judge.judge import Judge
 from proctor_service.judge.run import RunnerFailed, Unfit, room_for, run, with_files
 from proctor_service.judge.submission import Judgement, Submission
@@ -115,7 +116,7 @@ class _Saying:
 
 def judge(backend: Backend, name: str, **fields: Any) -> Judgement:
     submission = Submission("x = 1", grader(name), LIMITS, **fields)
-    return asyncio.run(Judge(LANGUAGES)(submission, backend))
+    return asyncio.run(Judge(all_graders(LANGUAGES))(submission, backend))
 
 
 def test_a_state_goes_before_the_job_and_not_into_it() -> None:
@@ -187,5 +188,9 @@ def test_an_empty_source_leaves_what_the_state_has() -> None:
     assert files("", None) == {"a": "b", "solution.py": ""}
     for name, field in (("pytest", "source"), ("command", "files")):
         backend = Says()
-        asyncio.run(Judge(LANGUAGES)(Submission("", grader(name), LIMITS, state=b"tar"), backend))
+        asyncio.run(
+            Judge(all_graders(LANGUAGES))(
+                Submission("", grader(name), LIMITS, state=b"tar"), backend
+            )
+        )
         assert not backend.sent[-1][field]

@@ -8,8 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from proctor_service.judge.extract import extract
+from proctor_service.judge.jvm_names import kotlin_main, scala_main
 from proctor_service.settings import Settings
-from proctor_service.settings.java_names import kotlin_main, scala_main
 from proctor_service.settings.languages import LANGUAGES, Language, language_named
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "graders.md"

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from honest_suites import changed
 
-from proctor_client.wire import AssertsGrader, ControlOutcome, ExecGrader, Grader, PytestGrader
+from proctor_client.wire import (
+    AssertsGrader,
+    ControlOutcome,
+    ExecGrader,
+    Grader,
+    Integrity,
+    PytestGrader,
+)
 from proctor_service.errors import SandboxLost
-from proctor_service.judge.control.graders import changed_grader
-from proctor_service.judge.control.second_run import PASSES_WRONG_TESTS, controlled
+from proctor_service.graders import all_graders
+from proctor_service.judge.control.second_run import PASSES_WRONG_TESTS
+from proctor_service.judge.judge import Judge
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Limits, Sandboxes, Usage
 
@@ -23,7 +34,7 @@ ASSERTS = AssertsGrader(kind="asserts", tests=["assert f(2) == 4", "assert f(3) 
 SUBMISSION = Submission("def f(n): return n * n", ASSERTS, LIMITS)
 PASSED = Judgement("passed", 2, 2, integrity="in_process", usage=Usage(2.0, 3.0))
 
-Answer = Callable[[Submission], Judgement]
+ByGrader = Callable[[Submission, Any, Sandboxes], Awaitable[Judgement]]
 
 
 class Judges:
@@ -33,7 +44,9 @@ class Judges:
         self._answers = list(answers)
         self.asked: list[Submission] = []
 
-    async def __call__(self, submission: Submission, backend: Sandboxes) -> Judgement:
+    async def __call__(
+        self, submission: Submission, grader: Grader, backend: Sandboxes
+    ) -> Judgement:
         """Give the next answer."""
         self.asked.append(submission)
         answer = self._answers.pop(0)
@@ -42,13 +55,24 @@ class Judges:
         return answer
 
 
+async def judged(judge: ByGrader, submission: Submission, first: Judgement) -> Judgement:
+    """Return the judgement by the service's judge, with another one in the place of the grader's."""
+
+    async def integrity(_: Grader) -> Integrity:
+        return first.integrity
+
+    rules = all_graders({})[submission.grader.kind]
+    graders = {rules.kind: replace(rules, judge=judge, integrity=integrity)}
+    backend: Any = SimpleNamespace(traits=SimpleNamespace(missing_languages=()))
+    return await Judge(graders)(submission, backend)
+
+
 async def control(
     submission: Submission, first: Judgement, *answers: Judgement | Exception
 ) -> tuple[Judgement, list[Submission]]:
     """Return the judgement with its control, and the submissions of the second runs."""
-    judges = Judges(*answers)
-    backend: Sandboxes = object()  # type: ignore[assignment]
-    return await controlled(judges, submission, backend, first), judges.asked
+    judges = Judges(first, *answers)
+    return await judged(judges, submission, first), judges.asked[1:]
 
 
 @pytest.mark.parametrize(
@@ -114,13 +138,14 @@ async def test_tests_without_a_clear_expectation_have_no_finding() -> None:
 
 
 async def test_a_second_run_that_would_be_late_has_no_finding() -> None:
-    async def slow(submission: Submission, backend: Sandboxes) -> Judgement:
+    async def slow(submission: Submission, grader: Grader, backend: Sandboxes) -> Judgement:
+        if grader is ASSERTS:
+            return PASSED
         await asyncio.Event().wait()
         raise AssertionError
 
-    backend: Sandboxes = object()  # type: ignore[assignment]
     late = replace(SUBMISSION, deadline=time.monotonic())
-    judgement = await controlled(slow, late, backend, PASSED)
+    judgement = await judged(slow, late, PASSED)
     assert (judgement.verdict, judgement.negative_control) == ("passed", "none")
 
 
@@ -148,10 +173,10 @@ def lines_of(grader: Grader) -> list[int]:
 @pytest.mark.parametrize("grader", GRADERS)
 def test_a_draw_follows_from_submission_and_number_and_keeps_the_lines(grader: Grader) -> None:
     submission = replace(SUBMISSION, grader=grader)
-    draws = [changed_grader(submission, number) for number in range(8)]
-    assert draws == [changed_grader(submission, number) for number in range(8)]
+    draws = [changed(submission, number) for number in range(8)]
+    assert draws == [changed(submission, number) for number in range(8)]
     assert len({repr(each) for each in draws}) > 1
-    assert changed_grader(replace(submission, source="def f(n): return 5"), 0) != draws[0]
+    assert changed(replace(submission, source="def f(n): return 5"), 0) != draws[0]
     for each in draws:
         assert each is not None
         assert each != grader
@@ -166,6 +191,6 @@ def test_long_or_odd_tests_have_no_other_values() -> None:
     )
     for text in odd:
         grader = ExecGrader(kind="exec", tests=text)
-        changed_grader(replace(SUBMISSION, grader=grader), 0)
+        changed(replace(SUBMISSION, grader=grader), 0)
     long = replace(SUBMISSION, grader=ExecGrader(kind="exec", tests=odd[0]))
-    assert changed_grader(long, 0) is None
+    assert changed(long, 0) is None

@@ -12,8 +12,8 @@ from proctor_service.codec import values
 from proctor_service.judge.analysis.formulas import NotDecidable
 from proctor_service.judge.analysis.levels import analyse
 from proctor_service.judge.analysis.plan import Plan
-from proctor_service.judge.graders.asserts_calls import holds, outcomes
-from proctor_service.judge.verdict import Raised, Said
+from proctor_service.judge.graders.asserts import holds, outcomes
+from proctor_service.judge.run import Raised, Said
 
 
 def plain(source: str, test: str, setup: str = "") -> bool:

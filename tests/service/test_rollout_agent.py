@@ -29,7 +29,7 @@ from proctor_service.errors import (
     SandboxLost,
     SandboxUnavailable,
 )
-from proctor_service.judge.assemble import Around
+from proctor_service.judge.extract import Around
 from proctor_service.judge.submission import Submission
 from proctor_service.outcomes import NoCode, Outcome
 from proctor_service.sandbox.interface import Command

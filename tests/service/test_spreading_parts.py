@@ -17,9 +17,8 @@ from proctor_service.http.body import parse_body
 from proctor_service.judge.submission import Submission
 from proctor_service.outcomes import Item, Outcome
 from proctor_service.sandbox.interface import Limits
-from proctor_service.scheduling.deadlines import Deadlines
 from proctor_service.scheduling.fair_share import Handed, Shares
-from proctor_service.scheduling.queue import FairQueue
+from proctor_service.scheduling.queue import Deadlines, FairQueue
 
 LIMITS = Limits(1.5, 2.5, 300, 64, 10, 20)
 EXEC = ExecGrader(kind="exec")

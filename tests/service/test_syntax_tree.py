@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from proctor_service.judge.syntax import syntax_tree
+from proctor_service.judge.python_source import syntax_tree
 
 TEXT = "x = " + " + ".join(f"f({n}, [1, (2, {{3: 4}})])" for n in range(100))
 

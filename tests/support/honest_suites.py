@@ -11,8 +11,10 @@ from typing import Any
 from state_judging import LIMITS, Places
 
 from proctor_client.wire import AssertsGrader, CommandGrader, ExecGrader, Grader, PytestGrader
+from proctor_service.graders import all_graders
 from proctor_service.judge.control.graders import changed_grader
 from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.settings.languages import LANGUAGES
 
 FOLDER = Path(__file__).parents[1] / "integrity" / "honest_suites"
 _FILES = {
@@ -51,6 +53,13 @@ def grader_of(kind: str, tests: str) -> Grader:
     return AssertsGrader(kind="asserts", tests=[tests], entry_point="f", integrity="in_process")
 
 
+def changed(submission: Submission, number: int) -> Grader | None:
+    """Return the grader of a submission with other expected values, or None."""
+    find = all_graders(LANGUAGES)[submission.grader.kind].control
+    control = None if find is None else find(submission.grader)
+    return None if control is None else changed_grader(control, submission, number)
+
+
 def judged(places: Places, submissions: list[Submission]) -> list[Judgement]:
     """Judge submissions, two at a time."""
 
@@ -77,7 +86,7 @@ def check_table(places: Places, table: str, draws: int) -> None:
     ]
     assert not refused, refused
     drawn = [
-        (suite, submission, changed_grader(submission, number))
+        (suite, submission, changed(submission, number))
         for suite, submission in suites
         for number in range(draws)
     ]

@@ -13,6 +13,7 @@ import pytest
 from harness import Service, running_service
 from state_judging import GLUED, Ask, Places
 
+from proctor_service.graders import all_graders
 from proctor_service.judge.judge import Judge
 from proctor_service.sandbox.backends import make_backend
 from proctor_service.settings import Settings
@@ -39,7 +40,7 @@ def places() -> Iterator[Places]:
     with asyncio.Runner() as runner:
         runner.run(backend.open())
         try:
-            yield Places(runner, backend, Judge(settings.languages))
+            yield Places(runner, backend, Judge(all_graders(settings.languages)))
         finally:
             runner.run(backend.close())
 

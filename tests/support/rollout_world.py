@@ -18,7 +18,7 @@ from proctor_service.errors import FileMissing, FileRefused
 from proctor_service.features.rollouts.agent import Player
 from proctor_service.features.rollouts.reply import Reply, reply_of
 from proctor_service.features.rollouts.tools import Workplace
-from proctor_service.judge.assemble import NOTHING, Around
+from proctor_service.judge.extract import NOTHING, Around
 from proctor_service.judge.submission import Judgement
 from proctor_service.outcomes import (
     Item,

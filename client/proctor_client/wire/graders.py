@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from typing import Annotated, Literal, Self, TypeAlias
+from typing import Annotated, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import Field, field_validator, model_validator
 
@@ -34,11 +34,23 @@ _Tolerance: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)] | Tol
 
 
 class _Grader(Request):
+    """A grader.
+
+    `by_default`: integrity of its results. `any_language`: False for Python alone. `judges`: a program, the
+    files of a working directory, or the sandbox that an agent has left.
+    """
+
+    by_default: ClassVar[Integrity] = "in_process"
+    any_language: ClassVar[bool] = False
+    judges: ClassVar[Literal["program", "files", "sandbox"]] = "program"
+
     reveal: bool = Field(False, description="Let expected values appear in messages and failures.")
 
 
 class ExecGrader(_Grader):
     """Program run: passes when the program reaches its end and exits with code 0."""
+
+    any_language = True
 
     kind: Literal["exec"]
     entry_point: str | None = Field(
@@ -65,6 +77,8 @@ Method = Literal["as_named", "either"]
 
 class AssertsGrader(_Grader):
     """Test statements, in the form of MBPP and HumanEval: passes when every statement holds."""
+
+    by_default = "separated"
 
     kind: Literal["asserts"]
     tests: list[str] = Field(min_length=1, max_length=4096, description="Python statements.")
@@ -95,6 +109,8 @@ class Call(Request):
 
 class CallsGrader(_Grader):
     """Function calls: passes when each call of `entry_point` returns the expected value."""
+
+    by_default = "separated"
 
     kind: Literal["calls"]
     entry_point: str = Field(
@@ -134,6 +150,9 @@ class StdioCase(Request):
 class StdioGrader(_Grader):
     """Program runs: passes when each run prints the expected output and exits with code 0."""
 
+    by_default = "separated"
+    any_language = True
+
     kind: Literal["stdio"]
     cases: list[StdioCase] = Field(min_length=1, max_length=4096)
     compare: Literal["tokens", "lines", "trimmed", "exact"] = Field(
@@ -148,6 +167,8 @@ class StdioGrader(_Grader):
 class PytestGrader(_Grader):
     """pytest run: passes when pytest collects at least one test in `files`, and all pass."""
 
+    judges = "files"
+
     kind: Literal["pytest"]
     files: Texts = Field(min_length=1)
 
@@ -157,6 +178,9 @@ class CommandGrader(_Grader):
 
     With a `runner` in place of `argv`: passes when the tool runs at least one test, and all pass.
     """
+
+    any_language = True
+    judges = "files"
 
     kind: Literal["command"]
     argv: Arguments = Field(default_factory=list)
@@ -188,6 +212,8 @@ class HarborGrader(_Grader):
     Judges the files of a sandbox whose environment has an image, in a fresh sandbox of the same
     image: for /rollout and /sandboxes/{id}/grade.
     """
+
+    judges = "sandbox"
 
     kind: Literal["harbor"]
     tests: Texts = Field(min_length=1, description="Path below `/tests` to text; with a `test.sh`.")

@@ -11,7 +11,6 @@ import uvicorn
 from fastapi import FastAPI
 
 from proctor_service.errors import StartError
-from proctor_service.features.replicas.judge_processes.backend import WorkersBackend
 from proctor_service.http.heads import MOST_UNFINISHED, HeadQueue, HttpProtocol, ServerConfig
 from proctor_service.http.listening import ignore_new_connections
 from proctor_service.lifecycle import ANSWERING_SECONDS, AppState
@@ -118,9 +117,7 @@ def make_server(app: FastAPI) -> Server:
     """Return a server for an app of `build_app`."""
     parts: AppState = app.state.parts
     settings = parts.settings
-    reserved = OWN_OPEN_FILES
-    if not isinstance(parts.backend, WorkersBackend):  # which has its sandboxes in other processes
-        reserved += SANDBOX_OPEN_FILES * settings.max_sandboxes
+    reserved = OWN_OPEN_FILES + SANDBOX_OPEN_FILES * parts.own_sandboxes
     connections = max(LEAST_CONNECTIONS, allowed_open_files() - reserved)
     config = ServerConfig(
         app,

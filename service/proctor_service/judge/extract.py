@@ -1,17 +1,284 @@
-"""Extraction of the code in a completion, in linear time, by one rule that docs/wire.md states in full."""
+"""The program of a completion: the code in it, and what its task puts around the code. Pure, no I/O.
+
+The code is found in linear time, by one rule that docs/wire.md states in full. Fenced blocks are read as
+policies write them: unclosed, late in a line, one in another.
+
+A task may have a prelude, which comes before any program, and code of a prompt that the completion goes on
+with, as in HumanEval. Then the completion is one of three:
+
+- A body: it follows the prompt's code. Its indentation is repaired if it is missing.
+- A whole definition of the function, or of the class around it: the prompt's code before its own
+  definition stays, with the imports and helpers there.
+- A method alone, of a class that the prompt begins: it takes the place of the prompt's method.
+
+With code behind it, a completion fills in the middle: blanks at its edges count, and lines of the prompt or
+of the suffix that it repeats are left out.
+
+The service's own process does this, so only programs up to MAX_PARSED_CHARACTERS are parsed, and a completion
+longer than MAX_FITTED_CHARACTERS follows the prompt as it is.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import re
+import unicodedata
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, product
+from typing import NamedTuple
 
 from proctor_client.queries import without_special_tokens
-from proctor_client.wire import Extract, ExtractRule
-from proctor_service.features.languages import other_texts
-from proctor_service.judge import python_texts
-from proctor_service.judge.fences import OPENED, blocks_of, fences_of, first_end, is_unpaired, tidy
+from proctor_client.wire import Code, Extract, ExtractRule, Grader
+from proctor_service.judge import other_languages, python_source
+from proctor_service.judge.other_languages import (
+    continued,
+    joined,
+    with_definition,
+    without_last_lines,
+)
+from proctor_service.judge.python_source import syntax_tree, tidy
 from proctor_service.settings.languages import LANGUAGES, PYTHON, PYTHON_ALIASES
+
+MAX_PARSED_CHARACTERS = 16 * 1024
+
+_OPENED = re.compile(r"^(?:(?:async[ \t]+)?def|class)[ \t]+([^\W\d]\w*)", re.MULTILINE)
+"""Matches `def f` and `class Solution` at the beginning of a line."""
+_METHOD = re.compile(r"^([ \t]+)(?:async[ \t]+)?def[ \t]+([^\W\d]\w*)", re.MULTILINE)
+"""Matches `    def f` in a class."""
+_ONE_METHOD = re.compile(
+    r"(?:[ \t]*(?:@[^\n]*)?\n)*+([ \t]*)(?:async[ \t]+)?def[ \t]+([^\W\d]\w*)[ \t]*\(\s*(?:self|cls)\b"
+)
+"""Matches a text that begins with `def f(self`."""
+MAX_FITTED_CHARACTERS = 64 * 1024
+MAX_WAITED_CHARACTERS = 64 * 1024
+MAX_REPEATED_LINES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What a task puts around the code of a completion, and the name of what the completion defines.
+
+    `entry_point`: `f`, `Solution().f` or `Solution.f`; None if the grader names none.
+    """
+
+    prelude: str = ""
+    prompt_code: str = ""
+    suffix_code: str = ""
+    entry_point: str | None = None
+
+    @classmethod
+    def of(cls, grader: Grader, *given: Code) -> Around:
+        """Return what the first of these models that has a field says of it."""
+        prelude, prompt_code, suffix_code = (
+            next((value for each in given if (value := getattr(each, name)) is not None), "")
+            for name in ("prelude", "prompt_code", "suffix_code")
+        )
+        return cls(prelude, prompt_code, suffix_code, getattr(grader, "entry_point", None))
+
+    @property
+    def continues(self) -> bool:
+        """True if a completion may be a part of a program."""
+        return bool(self.prompt_code.strip() or self.suffix_code.strip())
+
+
+NOTHING = Around()
+
+
+async def read_program(
+    text: str, rule: Extract, language: str, around: Around = NOTHING
+) -> str | None:
+    """Return what `program_in` returns, without holding up the event loop."""
+    if len(text) <= MAX_WAITED_CHARACTERS:
+        return program_in(text, rule, language, around)
+    return await asyncio.to_thread(program_in, text, rule, language, around)
+
+
+def program_in(text: str, rule: Extract, language: str, around: Around = NOTHING) -> str | None:
+    """Return the program of a completion; None for a completion without code.
+
+    Where the prompt's code comes before it, a text without marks is code, but in Python only what can be
+    parsed behind the prompt. The prompt may have opened the fence that a body closes.
+    """
+    if not around.continues:
+        code = extract(text, rule, language)
+        return assembled(code, language, around) if code and around.prelude else code
+    code = extract(text, rule, language, continues=True)
+    if code is None and around.suffix_code and text.isspace():
+        code = text
+    if rule == "auto" and language == PYTHON:
+        body = answer_of(text).partition("\n```")[0]
+        if code is None or body.lstrip("\n").startswith((" ", "\t")):
+            program = assembled(body, language, around)
+            if program.strip() and _is_python(program):
+                return program
+    if code is None:
+        return None
+    program = assembled(code, language, around)
+    is_readable = language != PYTHON or len(program) > MAX_PARSED_CHARACTERS or _is_python(program)
+    return program if is_readable or extract(text, rule, language) is not None else None
+
+
+def assembled(code: str, language: str, around: Around = NOTHING) -> str:
+    """Return the program of extracted code, or of the file of a sandbox. A blank one stays as it is,
+    but for a blank middle.
+    """
+    if not code or not (code.strip() or around.suffix_code):
+        return code
+    if around.continues and language == PYTHON:
+        code = _python(code, around)
+    elif around.continues:
+        code = _other(code, language, around)
+    return joined(language, around.prelude, code)
+
+
+def _fitted(code: str, around: Around) -> str:
+    """Return a body or a middle without what it repeats of its sides."""
+    if len(code) > MAX_FITTED_CHARACTERS:
+        return code
+    return _without_sides(code, around.prompt_code, around.suffix_code)
+
+
+def _other(code: str, language: str, around: Around) -> str:
+    prompt, suffix, name = around.prompt_code, around.suffix_code, around.entry_point
+    whole = with_definition(language, prompt, tidy(code), name)
+    return whole or continued(language, prompt, _fitted(code, around), suffix)
+
+
+# ---------------------------------------------------------------- Python
+
+
+def _python(code: str, around: Around) -> str:
+    prompt, suffix = around.prompt_code, around.suffix_code
+    as_method = _as_method(prompt, code)
+    if as_method is not None:
+        return as_method
+    opened, names, whole = _last_opened(prompt), _names(around.entry_point), tidy(code)
+    defined = {_normal(each) for each in _OPENED.findall(whole)}
+    is_defined = bool(names & defined) or any(_assigns(whole, each) for each in names)
+    if opened is not None and (opened[0] in defined or (is_defined and not _is_python(prompt))):
+        return joined(PYTHON, without_last_lines(prompt[: opened[1]], ("@",)), whole)
+    if is_defined:
+        return joined(PYTHON, prompt, whole)
+    return _continued(prompt, _fitted(code, around), suffix)
+
+
+def _as_method(prompt: str, code: str) -> str | None:
+    """Return the program of a method without its class, which the prompt has begun; else None."""
+    found = _ONE_METHOD.match(code)
+    if found is None:
+        return None
+    for place in reversed(list(_METHOD.finditer(prompt))):
+        if place[2] == found[2]:
+            indent = "" if found[1] else place[1]
+            return without_last_lines(prompt[: place.start()], ("@",)) + _each_line(indent, code)
+    return None
+
+
+def _normal(name: str) -> str:
+    return unicodedata.normalize("NFKC", name)
+
+
+def _names(entry_point: str | None) -> set[str]:
+    """Return the class and the function of an entry point."""
+    return {_normal(each) for each in re.findall(r"[^\W\d]\w*", entry_point or "")}
+
+
+def _last_opened(prompt: str) -> tuple[str, int] | None:
+    """Return the name and the place of the last definition in the first column, if any."""
+    last = deque(_OPENED.finditer(prompt), 1)
+    return (_normal(last[0][1]), last[0].start()) if last else None
+
+
+def _assigns(code: str, name: str) -> bool:
+    """Return True for a line such as `f = cache(g)` in the first column."""
+    return re.search(rf"^{name}[ \t]*(?::[^=\n]+)?=(?!=)", code, re.MULTILINE) is not None
+
+
+def _continued(prompt: str, code: str, suffix: str) -> str:
+    """Return the first way to put the parts together that Python can parse, or else the plain one."""
+    plain = prompt + code + suffix
+    if len(plain) > MAX_PARSED_CHARACTERS:
+        return plain
+    is_within_line = bool(prompt.rpartition("\n")[2].strip())
+    if (suffix or is_within_line) and _is_python(plain):
+        return plain
+    beginnings = dict.fromkeys((prompt, prompt.rstrip(" \t")))
+    if is_within_line:
+        beginnings[f"{prompt}\n"] = None
+    for body in _indented(prompt, code):
+        for beginning, end in product(beginnings, ("", "\n") if suffix else ("",)):
+            whole = beginning + body + end + suffix
+            if _is_python(whole):
+                return whole
+    return plain
+
+
+def _indented(prompt: str, body: str) -> Iterator[str]:
+    """Yield ways in which a body may be indented: as it is, if its first line has blanks before it."""
+    if not body.startswith((" ", "\t")):
+        last = prompt.rstrip().rpartition("\n")[2]
+        indent = last[: len(last) - len(last.lstrip())] + ("    " if last.endswith(":") else "")
+        rest = body.partition("\n")[2].splitlines()
+        if all(line.startswith((" ", "\t")) or not line.strip() for line in rest):
+            yield f"{indent or '    '}{body}"
+        yield _each_line(indent or "    ", body)
+    yield body
+
+
+def _each_line(indent: str, text: str) -> str:
+    lines = text.splitlines(keepends=True)
+    return "".join(indent + line if line.strip() else line for line in lines)
+
+
+def _is_python(source: str) -> bool:
+    if len(source) > MAX_PARSED_CHARACTERS:
+        return False
+    try:
+        syntax_tree(source)
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return False
+    return True
+
+
+# ---------------------------------------------------------------- the middle
+
+
+def _without_sides(code: str, prompt: str, suffix: str) -> str:
+    """Return a middle without the last lines of the prompt and the first ones of the suffix.
+
+    Only whole lines are compared, with their indentation; blank ones count for nothing.
+    """
+    if not suffix.strip():
+        return code
+    lines = code.splitlines(keepends=True)
+    places = [index for index, line in enumerate(lines) if line.strip()]
+    whole = [lines[index].rstrip() for index in places]
+    before = _whole_lines(prompt if prompt.endswith("\n") else prompt.rpartition("\n")[0])
+    repeated = _overlap(before, whole)
+    if repeated:
+        lines[: places[repeated - 1] + 1] = []
+        return _without_sides("".join(lines), "", suffix)
+    behind = _whole_lines(suffix if suffix[:1].isspace() or code.endswith("\n") else "")
+    repeated = _overlap(whole, behind)
+    if repeated:
+        lines[places[-repeated] :] = []
+    return "".join(lines)
+
+
+def _whole_lines(text: str) -> list[str]:
+    return [line.rstrip() for line in text.splitlines() if line.strip()]
+
+
+def _overlap(first: list[str], second: list[str]) -> int:
+    """Return how many of the last lines of one list are the first ones of the other."""
+    most = min(len(first), len(second), MAX_REPEATED_LINES)
+    return next((n for n in range(most, 0, -1) if first[-n:] == second[:n]), 0)
+
+
+# ---------------------------------------------------------------- the code in a completion
+
 
 _TAGGED, _FENCED = ExtractRule(tags=["answer"]), ExtractRule()
 _RULES = {"auto": _TAGGED, "xml": _TAGGED, "fence": _FENCED, "none": ExtractRule(fence="none")}
@@ -41,15 +308,15 @@ def extract(
     is_auto, chosen = rule == "auto", _RULES[rule] if isinstance(rule, str) else rule
     if not chosen.tags and chosen.fence == "none":
         return text if text.strip() else None
-    texts = python_texts if language == PYTHON else other_texts
+    texts = python_source if language == PYTHON else other_languages
     text = _plain(text, chosen.tags)
     whole = _cut(text, language) if is_auto else None
-    if whole is not None and texts.is_program(whole):
+    if whole is not None and _is_program(whole, language):
         return whole if continues else tidy(whole)
     answer = _cut(_without_thoughts(text), language)
     tagged = _last_tagged(answer, chosen.tags) if chosen.tags else None
-    wholes = dict.fromkeys([answer] * is_auto + [tagged] * bool(tagged))
-    found = next((each for each in wholes if each != whole and texts.is_program(each)), None)
+    wholes = dict.fromkeys([answer] * is_auto + ([tagged] if tagged else []))
+    found = next((each for each in wholes if each != whole and _is_program(each, language)), None)
     if found is None and (tagged or is_auto or not chosen.tags):
         found = _block(tagged or answer, language, chosen.fence) or tagged
     if found is None and is_auto and next(fences_of(answer), None) is None:
@@ -57,6 +324,12 @@ def extract(
     if not found or found.isspace():
         return None
     return found if continues else tidy(found)
+
+
+def _is_program(text: str, language: str) -> bool:
+    if language == PYTHON:
+        return python_source.is_program(text)
+    return other_languages.is_program(text) and first_end(text) is None
 
 
 def answer_of(text: str, language: str = PYTHON) -> str:
@@ -114,7 +387,7 @@ def _last_tagged(text: str, tags: Sequence[str]) -> str | None:
 
 def _block(text: str, language: str, which: str) -> str | None:
     """Return a block with the language's name, or else one without, but for outputs and examples."""
-    texts = python_texts if language == PYTHON else other_texts
+    texts = python_source if language == PYTHON else other_languages
     end, opened = first_end(text), None
     if end is not None and texts.begins_as_code(text[: end.end]):
         rest = text[end.body :]  # the prompt opened a block; else it begins here, and never ends
@@ -135,3 +408,80 @@ def _block(text: str, language: str, which: str) -> str | None:
         known |= texts.defined_names(block)
     ends = (each[-1][2] for each in last.values() if each)
     return usable.get(True) or usable.get(False) or next(ends, None)
+
+
+# ---------------------------------------------------------------- fenced blocks
+
+
+_MARK = re.compile(r"([`~])\1{2,}+")  # "```", "~~~~"
+_LANGUAGE = re.compile(r"[\s{.]*((?:\w[\w+#-]*)?)")  # " python", "{.python}", "c++17"
+_INFO_OF_LATE_FENCE = re.compile(r"[\w+#.-]*\s*")
+
+
+class Fence(NamedTuple):
+    """A line that may open or close a block."""
+
+    mark: str
+    indent: str
+    is_bare: bool  # no language or quote follows on the line, and the line is no comment
+    is_late: bool  # other text precedes the fence on its line
+    language: str
+    end: int  # of the block that it closes
+    body: int  # begin of the block that it opens
+
+    def closes(self, opened: Fence) -> bool:
+        """Tell whether the fence closes the block of `opened`."""
+        deeper = len(self.indent) > len(opened.indent) + 3  # as Markdown has it
+        return self.is_bare and self.mark.startswith(opened.mark) and not deeper
+
+    def reopens(self, opened: Fence) -> bool:
+        """Tell whether the fence opens a new block though `opened` is unclosed."""
+        return bool(self.language) and not self.is_late and len(self.indent) <= len(opened.indent)
+
+
+OPENED = Fence("```", "", False, False, "", end=0, body=0)  # the prompt ends with it
+
+
+def fences_of(text: str) -> Iterator[Fence]:
+    """Yield the fences, at most one a line."""
+    start = 0
+    while found := _MARK.search(text, start):
+        begin, after = max(start, text.rfind("\n", start, found.start()) + 1), found.end()
+        start = text.find("\n", after) + 1 or len(text) + 1
+        before, mark, info = text[begin : found.start()], found[0], text[after : start - 1]
+        is_late = bool(before.strip())
+        is_odd = is_late and (mark[0] == "~" or not _INFO_OF_LATE_FENCE.fullmatch(info))
+        if is_odd or "```" in info or "~~~" in info:  # a quotation
+            continue
+        named = next(_LANGUAGE.finditer(info))[1].lower()
+        language = named[:1] + named[1:].rstrip("0123456789")  # a version
+        is_bare = not language and info[:1] not in tuple("\"'\\") and "#" not in before.lstrip()[:1]
+        indent, end = ("", found.start()) if is_late else (before, begin)
+        yield Fence(mark, indent, is_bare, is_late, language, end, min(start, len(text)))
+
+
+def blocks_of(text: str, names: frozenset[str], opened: Fence | None) -> Iterator[tuple[str, str]]:
+    """Yield name and code of the blocks of `names` and of none; `opened`: a fence before the text."""
+    for fence in chain(fences_of(text), (None,)):
+        end = len(text) if fence is None else fence.end
+        closes = fence is None or (opened is not None and fence.closes(opened))
+        if opened is None or not (closes or (fence is not None and fence.reopens(opened))):
+            opened = opened or fence
+            continue
+        if opened.language in names | {""} and text[opened.body : end].strip():
+            yield opened.language, text[opened.body : end]
+        opened = None if closes else fence
+
+
+def is_unpaired(text: str) -> bool:
+    """Tell whether the text begins or ends within a block: fences come in pairs otherwise."""
+    return sum(1 for _ in fences_of(text)) % 2 == 1
+
+
+def first_end(text: str) -> Fence | None:
+    """Return the fence that closes a block that the text begins in."""
+    ends = (
+        each for each in fences_of(text) if each.is_late or each.language or each.closes(OPENED)
+    )
+    first = next(ends, None) if is_unpaired(text) else None
+    return first if first is not None and first.closes(OPENED) else None

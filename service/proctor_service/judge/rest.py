@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from proctor_client.wire import MAX_FAILURES, AssertsGrader, CallsGrader, Failure, Grader
+from proctor_client.wire import MAX_FAILURES, Failure, Grader
 from proctor_service.errors import DeadlinePassed, InvalidTask
-from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.judge.submission import Judgement, Submission, test_list
 from proctor_service.sandbox.interface import Limits, Sandboxes, Usage
 
 T = TypeVar("T")
@@ -108,11 +108,8 @@ def left(limits: Limits, used: Usage) -> Limits:
 
 def _after(grader: Grader, first: int) -> Grader | None:
     """Return a grader with the tests from `first` on; None if it has none, or takes no part of them."""
-    if isinstance(grader, CallsGrader) and first < len(grader.cases):
-        return grader.model_copy(update={"cases": grader.cases[first:]})
-    if isinstance(grader, AssertsGrader) and first < len(grader.tests):
-        return grader.model_copy(update={"tests": grader.tests[first:]})
-    return None
+    name, tests = test_list(grader)
+    return grader.model_copy(update={name: tests[first:]}) if first < len(tests) else None
 
 
 def _joined(whole: Judgement, rest: Judgement, first: int) -> Judgement:

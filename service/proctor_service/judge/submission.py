@@ -1,4 +1,4 @@
-"""Input and output of the judge, as frozen values.
+"""Input and output of the judge, as frozen values, and the rules of graders.
 
 Graders are the models of the wire format: they are frozen and complete, and a second definition
 would drift from the first.
@@ -9,13 +9,12 @@ from __future__ import annotations
 import io
 import math
 import tokenize
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from proctor_client.wire import (
-    AssertsGrader,
-    CallsGrader,
     Compiler,
     ControlOutcome,
     Failure,
@@ -24,10 +23,12 @@ from proctor_client.wire import (
     Level,
     NegativeControl,
     Scoring,
-    StdioGrader,
     Verdict,
 )
-from proctor_service.sandbox.interface import DEFAULT, Limits, Usage
+from proctor_service.sandbox.interface import DEFAULT, Limits, Sandboxes, Usage
+
+if TYPE_CHECKING:
+    from proctor_service.judge.control.expectations import Tests
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +55,11 @@ class Submission:
 
 SOLUTION = "solution.py"
 _ENCODINGS = ("utf-8", "utf-8-sig", "ascii", "iso-8859-1", "iso-8859-15", "cp1252")
-_SEPARATED_KINDS = ("calls", "stdio")
-_KINDS_WITHOUT_SOLUTION = ("pytest", "command", "harbor")
 
 
 def needs_solution(grader: Grader) -> bool:
     """Return False for a grader that judges a working directory without a solution.py, too."""
-    return grader.kind not in _KINDS_WITHOUT_SOLUTION
+    return grader.judges == "program"
 
 
 def integrity_of(grader: Grader) -> Integrity:
@@ -68,9 +67,8 @@ def integrity_of(grader: Grader) -> Integrity:
 
     Of `asserts` without a stated integrity, the analysis of its tests decides.
     """
-    if isinstance(grader, AssertsGrader):
-        return grader.integrity or "separated"
-    return "separated" if grader.kind in _SEPARATED_KINDS else "in_process"
+    requested: Integrity | None = getattr(grader, "integrity", None)
+    return requested or grader.by_default
 
 
 def source_of(solution: bytes, grader: Grader) -> str:
@@ -117,10 +115,53 @@ class Judgement:
     """Place of the test in which a limit ended the program; for `rest.py`, and for nobody after it."""
 
 
+def test_list(grader: Grader) -> tuple[str, Sequence[Any]]:
+    """Return the name and the value of a grader's field that lists its tests one by one, if any."""
+    for name in ("cases", "tests"):
+        tests = getattr(grader, name, None)
+        if isinstance(tests, list):
+            return name, tests
+    return "", ()
+
+
 def test_count(grader: Grader) -> int:
     """Return the number of tests of a grader; 0 if the tests cannot be counted."""
-    if isinstance(grader, AssertsGrader):
-        return len(grader.tests)
-    if isinstance(grader, CallsGrader | StdioGrader):
-        return len(grader.cases)
-    return 0
+    return len(test_list(grader)[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Sandbox whose files a grader judges, after a session or a rollout.
+
+    `has_image`: its environment has an image. `max_seconds`: the server's ceiling of wall time.
+    `keeps_files`: False for an agent whose files are no part of its answer.
+    """
+
+    has_image: bool
+    max_seconds: float
+    keeps_files: bool = True
+
+
+Control = Callable[[str, str], "Tests | None"]
+"""Returns the tests of a grader whose expected values can be changed, for a source and its language."""
+
+
+@dataclass(frozen=True, slots=True)
+class GraderRules:
+    """How graders of one kind are checked, judged, and controlled.
+
+    `judge`: raises a `Failure`, Unfit, JobTooLong and ValueTooLarge. `integrity`: awaits the integrity that
+    an analysis of the tests decides; None where the kind decides. `check`: raises InvalidRequest for a place
+    that the grader cannot judge; the last argument names the field. `control`: returns None for a grader
+    without a negative control.
+    """
+
+    kind: str
+    judge: Callable[[Submission, Any, Sandboxes], Awaitable[Judgement]]
+    integrity: Callable[[Any], Awaitable[Integrity]] | None = None
+    check: Callable[[Any, Place, str], None] | None = None
+    control: Callable[[Any], Control | None] | None = None
+
+
+Graders = Mapping[str, GraderRules]
+"""The registry: rules by the kind of the wire model."""

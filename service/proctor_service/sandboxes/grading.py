@@ -11,9 +11,8 @@ from contextlib import closing
 
 from proctor_client.wire import GradeRequest, HarborGrader
 from proctor_service.errors import FileMissing, FileRefused, SandboxEnded
-from proctor_service.features.environments.harbor_request import check_verifier
 from proctor_service.http.responses import Line
-from proctor_service.judge.assemble import Around, assembled
+from proctor_service.judge.extract import Around, assembled
 from proctor_service.judge.submission import (
     SOLUTION,
     Submission,
@@ -23,11 +22,10 @@ from proctor_service.judge.submission import (
     test_count,
 )
 from proctor_service.outcomes import Item, NoCode, Origin
-from proctor_service.rewards.checks import check_files_of, refuse_compiler
-from proctor_service.rewards.items import Machine
+from proctor_service.rewards.machine import Machine, check_files_of, refuse_compiler
 from proctor_service.rewards.routes import RewardHandler
 from proctor_service.sandbox.interface import Limits
-from proctor_service.sandboxes import Registry, Session
+from proctor_service.sandboxes.registry import Registry, Session
 from proctor_service.scheduling.queue import FairQueue
 from proctor_service.settings.languages import PYTHON
 
@@ -54,7 +52,7 @@ class Gradings:
         check_files_of(asked.grader, "grader")
         if asked.compiler is not None:
             refuse_compiler("compiler")
-        check_verifier(self._machine, asked.grader, session.environment, "grader")
+        self._machine.check_place(asked.grader, session.environment, "grader")
         return self._machine.limits(asked.limits, "limits", session.limits)
 
     async def grade(

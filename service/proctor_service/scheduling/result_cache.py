@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 
 from proctor_client.wire import CacheResult
 from proctor_service.errors import Cancelled, DeadlinePassed, Failure
-from proctor_service.scheduling.deadlines import Deadlines, set_results
+from proctor_service.scheduling.queue import Deadlines, set_results
 
 T = TypeVar("T")
 

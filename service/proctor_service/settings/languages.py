@@ -16,8 +16,6 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict
 
-from proctor_service.settings.java_names import java_names, kotlin_main, scala_main
-
 PYTHON = "python"
 PYTHON_ALIASES = ("py", "python3", "py3")
 SANDBOX_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -26,13 +24,7 @@ RUNTIME_CORES = 4
 
 Java's `CompletableFuture` starts a thread for every task with fewer than three.
 """
-_MAINS = {"kotlin": kotlin_main, "scala": scala_main}
 _JVM_MB, _JVM_TIMES = 16_384, 4  # memory of the machine for a JVM: its heap may be a quarter of it
-
-Launcher = Literal[
-    "bash", "c", "csharp", "go", "java", "javascript", "kotlin", "lua", "perl", "php", "r", "ruby",
-    "rust", "scala", "typescript",
-]  # fmt: skip
 
 
 class Language(BaseModel):
@@ -55,30 +47,9 @@ class Language(BaseModel):
     aliases: tuple[str, ...] = ()
     opening: str = ""
     opened: re.Pattern[str] | None = None
-    launcher: Launcher | None = None
+    launcher: str | None = None
     dialect: Literal["c", "c++"] | None = None
     newest_standard: str | None = None
-
-    def for_source(self, source: str) -> Self:
-        """Return the language with the class names of a source in its paths and commands."""
-        if self.named_by is None:
-            return self
-        if self.named_by == "java":
-            names = java_names(source)
-            file, main = names.file, names.main
-        else:
-            file = main = _MAINS[self.named_by](source)
-
-        def named(text: str) -> str:
-            return text.replace("{file}", file).replace("{main}", main)
-
-        return self.model_copy(
-            update={
-                "source": named(self.source),
-                "compile": self.compile and tuple(map(named, self.compile)),
-                "run": tuple(map(named, self.run)),
-            }
-        )
 
     def within(self, memory_mb: int) -> Self:
         """Return the language with the memory limit of a program in its commands."""
@@ -375,3 +346,12 @@ LANGUAGES: dict[str, Language] = {
         needs=("Rscript",),
     ),
 }
+
+RUNNER_LANGUAGES: Mapping[str, str] = {
+    "cargo_test": "rust",
+    "go_test": "go",
+    "jest": "javascript",
+    "junit": "java",
+    "pytest": "python",
+}
+"""Language of the tests that each runner takes."""

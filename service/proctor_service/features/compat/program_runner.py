@@ -18,6 +18,7 @@ from proctor_service.errors import (
     SandboxEnded,
     SandboxLost,
 )
+from proctor_service.judge.jvm_names import named
 from proctor_service.sandbox.interface import (
     DEFAULT,
     Backend,
@@ -26,8 +27,7 @@ from proctor_service.sandbox.interface import (
     Limits,
     StatefulSandbox,
 )
-from proctor_service.scheduling.attempts import attempted
-from proctor_service.scheduling.queue import FairQueue
+from proctor_service.scheduling.queue import FairQueue, attempted
 from proctor_service.settings.languages import Language
 
 Tell = Callable[[str, float], None]
@@ -101,7 +101,7 @@ class Runner:
     async def _in_sandbox(self, program: Program) -> Ran:
         language = None
         if program.language != "python":
-            language = self._languages[program.language].for_source(program.source)
+            language = named(self._languages[program.language], program.source)
             language = language.within(program.limits.memory_mb)
         files = dict(program.files)
         run = Command((), program.source, program.stdin, program.run_seconds)

@@ -36,7 +36,7 @@ from proctor_service.features.compat.sandbox_fusion import (
     command_result,
     try_again,
 )
-from proctor_service.judge.assemble import read_program
+from proctor_service.judge.extract import read_program
 from proctor_service.judge.submission import Judgement
 
 DATASET_TYPE = "CommonOJDataset"

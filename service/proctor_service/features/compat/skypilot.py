@@ -24,7 +24,7 @@ from proctor_service.features.compat.handler import (
     RequestContext,
 )
 from proctor_service.http.problems import problem
-from proctor_service.judge.assemble import read_program
+from proctor_service.judge.extract import read_program
 from proctor_service.scheduling.pacer import Pacer
 from proctor_service.settings.languages import PYTHON
 

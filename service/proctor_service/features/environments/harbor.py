@@ -18,11 +18,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from proctor_client.wire import HarborGrader
-from proctor_service.errors import FileMissing, FileRefused, InvalidTask, SandboxEnded, SandboxLost
+from proctor_service.errors import (
+    FileMissing,
+    FileRefused,
+    InvalidRequest,
+    InvalidTask,
+    SandboxEnded,
+    SandboxLost,
+)
 from proctor_service.guest.session.retained import LIBRARIES, TOOLS, is_open
-from proctor_service.judge.run import room_for, text_of
-from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.judge.verdict import LIMITS, of_silence
+from proctor_service.judge.run import LIMITS, of_silence, room_for, text_of
+from proctor_service.judge.submission import GraderRules, Judgement, Place, Submission
+from proctor_service.rewards.machine import check_files
 from proctor_service.sandbox.interface import Command, Ended, Sandboxes, StatefulSandbox, Usage
 
 TESTS = "/tests"
@@ -265,3 +272,21 @@ def _unexpected(ended: Ended) -> str:
 
 def _exit(seen: _Verification) -> str:
     return "no exit code" if seen.ended is None else f"code {seen.ended.exit_code}"
+
+
+def _check(grader: HarborGrader, place: Place, where: str) -> None:
+    if not place.has_image:
+        raise InvalidRequest(f"{where}: harbor needs an environment with an image")
+    check_files({**grader.tests, **grader.binary_tests}, f"{where}.tests")
+    if not grader.timeout_seconds <= place.max_seconds:
+        seconds = grader.timeout_seconds
+        text = f"{seconds} is above this server's {place.max_seconds}"
+        raise InvalidRequest(f"{where}.timeout_seconds: {text}")
+    if not place.keeps_files:
+        raise InvalidRequest(
+            f"{where}: harbor judges what an agent leaves in its sandbox: the agent must be of the "
+            "kind tools, without submit_solution"
+        )
+
+
+RULES = GraderRules("harbor", judge, check=_check)

@@ -37,6 +37,8 @@ from proctor_service.features.evaluation.reports import (
     reading_of,
 )
 from proctor_service.features.evaluation.reports import report as report_of
+from proctor_service.graders import all_graders
+from proctor_service.settings.languages import LANGUAGES
 
 JOB = "audit"
 INK, BAND, LIMIT = "#1f4e79", "#9dc3e6", "#c00000"
@@ -107,7 +109,8 @@ def _examine(
     client: Client, tasks: Sequence[Task], form: Format, repeat: int, console: Console
 ) -> list[Examined]:
     """Judge references and check programs; return the results in the order of the tasks."""
-    examined = {task.place: Examined(task, reading=reading_of(task)) for task in tasks}
+    graders = all_graders(LANGUAGES)
+    examined = {task.place: Examined(task, reading=reading_of(task, graders)) for task in tasks}
     checks = {task.place: checks_of(task) for task in tasks}
     # Run by run, so that time passes between the runs of a problem.
     references = [

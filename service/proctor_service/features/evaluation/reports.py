@@ -14,7 +14,8 @@ from proctor_service.features.evaluation.checks import EMPTY, EQUAL
 from proctor_service.features.evaluation.judging import message_of
 from proctor_service.judge.analysis.levels import analyse
 from proctor_service.judge.control.graders import clear_expectations
-from proctor_service.judge.verdict import OBJECT_FOR_DATA
+from proctor_service.judge.run import OBJECT_FOR_DATA
+from proctor_service.judge.submission import Graders
 
 Kind = Literal[
     "broken_tests",
@@ -60,7 +61,7 @@ class Reading:
     clear_expectations: int
 
 
-def reading_of(task: Task) -> Reading | None:
+def reading_of(task: Task, graders: Graders) -> Reading | None:
     """Return what the tests' text tells; None for broken tests."""
     submission = submission_of(task, "")
     grader, language = submission.grader, submission.language
@@ -75,7 +76,9 @@ def reading_of(task: Task) -> Reading | None:
             level, reason = analysis.level, analysis.reason
     except InvalidTask:
         return None
-    return Reading(level, reason, clear_expectations(grader, source, language))
+    find = graders[grader.kind].control
+    control = None if find is None else find(grader)
+    return Reading(level, reason, clear_expectations(control, source, language))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,20 +1,17 @@
-"""Compilers of C and C++: the standard that each takes, and the options of a submission.
-
-Each compiler is asked once which standards it takes, in the first sandbox of its environment that needs
-to know.
-"""
+"""Programs that a compiler makes in a sandbox of its own, for the sandboxes in which they run."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 
-from proctor_service.errors import InvalidTask
-from proctor_service.judge.run import message, run
-from proctor_service.judge.submission import Submission
+from proctor_service.codec.values import Malformed, loads
+from proctor_service.errors import JudgeFailed
+from proctor_service.guest.command import MAX_MADE_BYTES
+from proctor_service.judge.graders.programs import NOT_STARTED, Made, Program
+from proctor_service.judge.run import LIMITS, Run, RunnerFailed, message, of_silence, run, text_of
+from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Limits, Sandboxes
-from proctor_service.settings.languages import Language
 
 _PROCESSES = 64  # at once, at least
 _SECONDS = 30.0  # at least, of CPU time and of waiting
@@ -34,46 +31,68 @@ def compiler_limits(limits: Limits) -> Limits:
     )
 
 
-class Compilers:
-    """The languages with their commands for a submission."""
+async def compiled(
+    submission: Submission,
+    backend: Sandboxes,
+    argv: tuple[str, ...],
+    files: Mapping[str, str],
+    program: Program,
+    tool: str = "",
+) -> Program | Judgement:
+    """Return a program with the files that a compiler made, or the judgement of a failed compilation.
 
-    def __init__(self, languages: Mapping[str, Language]) -> None:
-        self.languages = languages
-        self._asking = asyncio.Lock()
-        self._takes: dict[tuple[str, str, str], bool] = {}
+    `tool`: name of the compiler in messages. Raises JudgeFailed without the compiler, and
+    RunnerFailed.
+    """
+    job = message("compile", argv=argv, files=dict(files))
+    limits, state = compiler_limits(submission.limits), submission.state
+    ran = _as_compiler(await run(backend, job, limits, MAX_MADE_BYTES, state))
+    if ran.fault:  # no forgery: a compiler cannot write to the runner's channel
+        raise RunnerFailed(f"while compiling:\n{ran.fault}")
+    made, ran = ran.ended.stdout, _without_stdout(ran)
+    if NOT_STARTED in ran.lines:
+        raise JudgeFailed(f"the sandbox has no {tool or argv[0]}")
+    limited = LIMITS.get(ran.ended.ending)
+    if limited is not None:
+        return ran.judgement(limited[0], message=f"while compiling: {limited[1]}")
+    try:
+        answer = loads(ran.lines[0]) if ran.lines else None
+    except Malformed:
+        answer = None
+    match answer:
+        case ["compiled", 0, []]:
+            return ran.judgement("output_limit", message="what the compiler made is too large")
+        case ["compiled", 0, list(sizes)] if _add_up(sizes, len(made)):
+            files_made = Made(tuple((path, size) for path, size in sizes), made)
+            return replace(program, made=files_made, compiling=ran.ended.usage)
+        case ["compiled", 127, []]:
+            raise JudgeFailed(f"{tool or argv[0]} does not work in the sandbox")
+        case ["compiled", int(code), []] if code != 0:
+            text = text_of(ran.ended.stderr)
+            return ran.judgement("syntax_error", message=text[-4000:])
+    verdict, text = of_silence(ran.ended)
+    return ran.judgement(verdict, message=f"while compiling: {text}")
 
-    async def language_of(self, submission: Submission, backend: Sandboxes) -> Language:
-        """Return the language of a submission, with its options in the command of the compiler.
 
-        Raises InvalidTask if the compiler does not take the standard that the task asks for.
-        """
-        language = self.languages[submission.language].within(submission.limits.memory_mb)
-        options = submission.compiler
-        standard = None if options is None else options.standard
-        if standard is not None:
-            if not await self._takes_standard(submission, backend, standard):
-                raise InvalidTask(f"compiler.standard: the compiler here does not take {standard}")
-        elif language.newest_standard is not None:
-            newest = language.newest_standard
-            standard = newest if await self._takes_standard(submission, backend, newest) else None
-        words = [] if standard is None else [f"-std={standard}"]
-        if options is not None:
-            words += [f"-D{each}" for each in options.defines] + options.flags
-        return language.with_compiler_words(words)
+def _add_up(sizes: list[object], size_bytes: int) -> bool:
+    """Return True for a list of [path, size in bytes] whose sizes are this sum; they are untrusted."""
+    total = 0
+    for each in sizes:
+        match each:
+            case [str(), int(size)] if size >= 0:
+                total += size
+            case _:
+                return False
+    return total == size_bytes
 
-    async def _takes_standard(
-        self, submission: Submission, backend: Sandboxes, standard: str
-    ) -> bool:
-        language = self.languages[submission.language]
-        key = (submission.environment, submission.language, standard)
-        if language.compile is None or key in self._takes:
-            return self._takes.get(key, False)
-        async with self._asking:
-            if key not in self._takes:
-                program = language.compile[0]
-                asked = (program, f"-std={standard}", "-E", language.source)
-                job = message("command", argv=asked, files={language.source: ""})
-                limits = compiler_limits(submission.limits)
-                finished = await run(backend, job, limits, says_began=False)
-                self._takes[key] = finished.ended.exit_code == 0
-            return self._takes[key]
+
+def _without_stdout(compiled: Run) -> Run:
+    """Return the run without its stdout, which has only the files that were made."""
+    return replace(compiled, ended=replace(compiled.ended, stdout=b""))
+
+
+def _as_compiler(compiled: Run) -> Run:
+    """Return the run with its CPU time as that of a compiler."""
+    usage = compiled.ended.usage
+    usage = replace(usage, compile_seconds=usage.cpu_seconds)
+    return replace(compiled, ended=replace(compiled.ended, usage=usage))

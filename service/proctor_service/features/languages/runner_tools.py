@@ -1,7 +1,7 @@
 """Files and commands of `command` with a `runner`: go test, cargo test, jest and JUnit.
 
 A launcher of Proctor's runs the tests through the interface of the tool. It reads a secret word before
-the tests, and behind the tests reports the word and the outcome of each test (`judge/launchers/`). The
+the tests, and behind the tests reports the word and the outcome of each test (`launchers/`). The
 settings of a tool are the launcher's: those of the submission are left out.
 """
 
@@ -15,17 +15,10 @@ from dataclasses import dataclass, field
 
 from proctor_client.wire import Runner
 from proctor_service.errors import InvalidTask
-from proctor_service.judge.graders.separate_tests import launcher_text
-from proctor_service.settings.java_names import java_names
+from proctor_service.features.languages.separate_tests import launcher_text
+from proctor_service.judge.jvm_names import java_names
 from proctor_service.settings.languages import JAVA, JAVAC, NODE, Language
 
-RUNNER_LANGUAGES: Mapping[Runner, str] = {
-    "cargo_test": "rust",
-    "go_test": "go",
-    "jest": "javascript",
-    "junit": "java",
-    "pytest": "python",
-}
 _GO = (
     "env", "GOENV=off", "GOFLAGS=", "GO111MODULE=on", "GOPROXY=off", "GOTOOLCHAIN=local", "CGO_ENABLED=0",
     "GOWORK=off",

@@ -16,13 +16,12 @@ from functools import partial
 from proctor_client.wire import MAX_FAILURES, CommandGrader, Failure, Verdict
 from proctor_service.codec.values import Malformed, loads
 from proctor_service.errors import JudgeFailed
-from proctor_service.features.languages.programs import Program, compiled
+from proctor_service.features.languages.compilers import compiled
 from proctor_service.features.languages.runner_tools import tool_for
 from proctor_service.guest.command import MAX_END_BYTES, TOO_LONG
-from proctor_service.judge import verdict as verdicts
-from proctor_service.judge.run import Run, parsed
+from proctor_service.judge.graders.programs import Program
+from proctor_service.judge.run import FORGED, LIMITS, Run, of_silence, parsed
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.judge.verdict import FORGED
 from proctor_service.sandbox.interface import Sandboxes
 from proctor_service.settings.languages import Language, within
 
@@ -87,7 +86,7 @@ async def judge_runner(
 
 def _read(finished: Run, word: str, report: Report, tool: str) -> None:
     """Add the tests of a run to the report. Raises JudgeFailed if the sandbox lacks the tool."""
-    limited = verdicts.LIMITS.get(finished.ended.ending)
+    limited = LIMITS.get(finished.ended.ending)
     if limited is not None:
         report.wrong = limited
         return
@@ -105,7 +104,7 @@ def _read(finished: Run, word: str, report: Report, tool: str) -> None:
         return
     report.forged = bool(reached) and first != word
     if finished.ended.exit_code is None:
-        report.wrong = verdicts.of_silence(finished.ended)
+        report.wrong = of_silence(finished.ended)
     elif finished.ended.exit_code == 0:
         report.wrong = "early_exit", "the program left before the tests had finished"
     else:

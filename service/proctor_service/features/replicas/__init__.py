@@ -7,14 +7,13 @@ sends requests only to known peers. The package is independent of HTTP routes.
 A large batch is spread: peers with free cores judge a part of it.
 """
 
-from proctor_service.features.replicas.forwarding import FORWARDED, Question, Replicas
+from proctor_service.features.replicas.forwarding import Question, Replicas
 from proctor_service.features.replicas.identity import Identity
 from proctor_service.features.replicas.peers import Peers, base_url
 from proctor_service.features.replicas.slices import Packed
 from proctor_service.features.replicas.spreading import Spreader
 
 __all__ = [
-    "FORWARDED",
     "Identity",
     "Packed",
     "Peers",

@@ -20,10 +20,10 @@ import httpx
 from proctor_service.errors import Draining, SandboxLost
 from proctor_service.features.replicas.identity import Identity, address_in
 from proctor_service.features.replicas.peers import Peers
+from proctor_service.http.body import FORWARDED
 
 log = logging.getLogger(__name__)
 
-FORWARDED = "proctor-forwarded"
 CONNECT_SECONDS = 3.0
 ANSWER_SECONDS = 10.0
 """Time limit for each answer to a request sent to all replicas; late replicas are left out."""

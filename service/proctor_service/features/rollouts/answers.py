@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proctor_service.judge.assemble import assembled, read_program
+from proctor_service.judge.extract import assembled, read_program
 from proctor_service.judge.submission import (
     SOLUTION,
     Submission,
@@ -41,7 +41,7 @@ async def of_reply(plan: TrajectoryPlan, text: str) -> Submission | NoCode:
 
 def of_files(plan: TrajectoryPlan) -> Submission | NoCode:
     """Return the submission of an agent that has left no sandbox: the task's own files."""
-    if plan.task.grader.kind == "harbor":
+    if plan.task.grader.judges == "sandbox":
         return of_code(plan, "")  # its verifier decides about an untouched image, too
     solution = plan.task.files.get(SOLUTION)
     return of_code(plan, solution and assembled(solution, PYTHON, plan.task.around))

@@ -25,6 +25,7 @@ from proctor_service.judge.analysis.calls import (
     parameters_of,
 )
 from proctor_service.judge.analysis.literals import (
+    OPERATORS,
     TYPES,
     NotConstant,
     NotPlannable,
@@ -32,7 +33,6 @@ from proctor_service.judge.analysis.literals import (
     parts_of,
     why_costly,
 )
-from proctor_service.judge.analysis.operators import OPERATORS
 
 SYMBOLS: dict[type[ast.cmpop], str] = {
     ast.Eq: "==", ast.NotEq: "!=", ast.Is: "is", ast.IsNot: "is not", ast.In: "in",

@@ -2,6 +2,8 @@
 
 Python's own `ast.literal_eval` accepts displays only. This module never runs code of the tests, and
 limits all values to a million items or characters.
+
+`OPERATORS`: the operators of Python, by the names of their classes in `ast`.
 """
 
 from __future__ import annotations
@@ -12,7 +14,12 @@ import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
-from proctor_service.judge.analysis.operators import OPERATORS
+OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "Add": operator.add, "Sub": operator.sub, "Mult": operator.mul, "Div": operator.truediv,
+    "FloorDiv": operator.floordiv, "Mod": operator.mod, "BitAnd": operator.and_,
+    "BitOr": operator.or_, "BitXor": operator.xor, "RShift": operator.rshift,
+}  # fmt: skip
+
 
 _MOST_ITEMS = 100_000
 _MOST_CHARACTERS = 1 << 20

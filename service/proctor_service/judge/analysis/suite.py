@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from proctor_service.errors import InvalidTask
 from proctor_service.judge.entry_points import either, normal
-from proctor_service.judge.syntax import syntax_tree
+from proctor_service.judge.python_source import syntax_tree
 
 if TYPE_CHECKING:
     from proctor_client.wire import AssertsGrader

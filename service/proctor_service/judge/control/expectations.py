@@ -6,10 +6,12 @@ The rules here hold for every language; `Dialect` writes the values of one.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal as OneOf
 from typing import Protocol
+
+from proctor_client.wire import Grader
 
 Kind = OneOf["integer", "float", "complex", "string", "bytes", "boolean", "null", "decimal"]
 _NUMBERS = ("integer", "float", "decimal")
@@ -238,3 +240,16 @@ def _far(of: Expectation, text: str, draw: Draw, dialect: Dialect) -> Edit | Non
         return None
     element = dialect.element(literal, draw)
     return None if element is None else Edit(literal.gap, literal.gap, element)
+
+
+@dataclass(frozen=True, slots=True)
+class Tests:
+    """Texts of a grader's tests, their clear expectations, and how other texts make a grader.
+
+    `made`: returns None for texts that do not compile.
+    """
+
+    texts: Mapping[str, str]
+    expectations: Sequence[Expectation]
+    dialects: Mapping[str, Dialect]
+    made: Callable[[dict[str, str]], Grader | None]

@@ -1,38 +1,22 @@
-"""A grader with other expected values, by the kind of the grader and the language of its tests."""
+"""A grader with other expected values: tests in Python, by the kind of the grader."""
 
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from types import MappingProxyType
+from collections.abc import Callable, Iterable, Mapping
 
 from proctor_client.wire import AssertsGrader, CommandGrader, ExecGrader, Grader, PytestGrader
-from proctor_service.features.languages import grammar_suites
-from proctor_service.features.languages.grammar_suites import Text, Written
-from proctor_service.features.languages.grammar_tables import GRAMMARS
-from proctor_service.features.languages.runner_tools import RUNNER_LANGUAGES
 from proctor_service.guest.same_process.pytest_reporter import SETTINGS, files_to_collect
 from proctor_service.judge.analysis.suite import parse_suite
-from proctor_service.judge.control.expectations import Dialect, Draw, Expectation, changed, clear
+from proctor_service.judge.control.expectations import Draw, Tests, changed, clear
 from proctor_service.judge.control.python_literals import PYTHON
 from proctor_service.judge.control.python_suites import Module, Suite, expectations, words_of
-from proctor_service.judge.submission import Submission
-from proctor_service.judge.syntax import syntax_tree
+from proctor_service.judge.python_source import syntax_tree
+from proctor_service.judge.submission import Control, Submission
 
+_BROKEN = (SyntaxError, ValueError, RecursionError, MemoryError)
 MOST_CHARACTERS = 1 << 16
 """Of tests that have a control; longer ones have none."""
-
-
-def is_controlled(grader: Grader) -> bool:
-    """Tell whether graders of this kind have tests in a text whose expectations can be changed."""
-    match grader:
-        case ExecGrader(tests=tests):
-            return bool(tests)
-        case CommandGrader(runner=runner):
-            return runner is not None
-    return isinstance(grader, AssertsGrader | PytestGrader)
 
 
 def seed_of(submission: Submission, number: int) -> bytes:
@@ -58,68 +42,40 @@ def _is_plain(grader: Grader) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class Tests:
-    """Texts of a grader's tests, their clear expectations, and how other texts make a grader.
-
-    `made`: returns None for texts that do not compile.
-    """
-
-    texts: Mapping[str, str]
-    expectations: Sequence[Expectation]
-    dialects: Mapping[str, Dialect]
-    made: Callable[[dict[str, str]], Grader | None]
-
-
-def changed_grader(submission: Submission, number: int) -> Grader | None:
+def changed_grader(control: Control, submission: Submission, number: int) -> Grader | None:
     """Return the grader with other expected values; None without a clear expectation.
 
     `number`: of the draw. The grader's tests have passed, so they parse.
     """
     try:
-        tests = _tests(submission.grader, submission.source, submission.language)
+        tests = control(submission.source, submission.language)
         if tests is None:
             return None
         seed = seed_of(submission, number)
         found = changed(tests.texts, tests.expectations, seed, tests.dialects)
         return None if found is None else tests.made(found)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except _BROKEN:
         return None
 
 
-def clear_expectations(grader: Grader, source: str, language: str) -> int:
+def clear_expectations(control: Control | None, source: str, language: str) -> int:
     """Return how many expected values of a grader's tests a negative control can change.
 
     `source`, `language`: of the submission.
     """
     try:
-        tests = _tests(grader, source, language)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        tests = None if control is None else control(source, language)
+    except _BROKEN:
         return 0
     if tests is None:
         return 0
     return len(clear(tests.texts, tests.expectations, tests.dialects, Draw(b"")))
 
 
-def _tests(grader: Grader, source: str, language: str) -> Tests | None:
-    match grader:
-        case AssertsGrader():
-            return _asserts(grader, source)
-        case ExecGrader() if language == "python":
-            return _exec(grader, source)
-        case PytestGrader(files=files) | CommandGrader(runner="pytest", files=files):
-            return _pytest(grader, files)
-        case ExecGrader():
-            own = {"tests": grader.tests}
-            return _by_grammar(grader, own, [grader.setup], language, None)
-        case CommandGrader(runner=str() as runner, files=files):
-            return _by_grammar(grader, files, (), RUNNER_LANGUAGES[runner], runner)
-    return None
-
-
-def _asserts(grader: AssertsGrader, source: str) -> Tests | None:
+def of_asserts(grader: AssertsGrader, source: str, language: str) -> Tests | None:
+    """Return the tests of `asserts`; None for long ones."""
     texts = {f"tests.{index}": text for index, text in enumerate(grader.tests)}
-    if _are_long([*texts.values(), grader.setup]):
+    if are_long([*texts.values(), grader.setup]):
         return None
     modules = []
     for (part, text), test in zip(texts.items(), parse_suite(grader).tests, strict=True):
@@ -139,8 +95,9 @@ def _asserts(grader: AssertsGrader, source: str) -> Tests | None:
     return _of_python(texts, suite, made)
 
 
-def _exec(grader: ExecGrader, source: str) -> Tests | None:
-    if _are_long([grader.setup, grader.tests]):
+def of_exec(grader: ExecGrader, source: str) -> Tests | None:
+    """Return the tests of `exec` in Python; None for long ones."""
+    if are_long([grader.setup, grader.tests]):
         return None
     module = Module("tests", grader.tests, syntax_tree(grader.tests), is_main=True)
     suite = Suite((module,), (syntax_tree(grader.setup),), words_of(source))
@@ -148,8 +105,10 @@ def _exec(grader: ExecGrader, source: str) -> Tests | None:
     return _of_python(own, suite, lambda found: grader.model_copy(update=found))
 
 
-def _pytest(grader: PytestGrader | CommandGrader, files: Mapping[str, str]) -> Tests | None:
-    if _are_long(files.values()) or any(path.rpartition("/")[2] in SETTINGS for path in files):
+def of_pytest(grader: PytestGrader | CommandGrader, source: str, language: str) -> Tests | None:
+    """Return the tests in the files of a grader; None for long ones, and beside settings of pytest."""
+    files = grader.files
+    if are_long(files.values()) or any(path.rpartition("/")[2] in SETTINGS for path in files):
         return None
     collected = {path.removeprefix("./") for path in files_to_collect(dict(files))}
     modules = []
@@ -174,45 +133,6 @@ def _of_python(
     return Tests(texts, expectations(suite), dict.fromkeys(texts, PYTHON), made_of_compiling)
 
 
-def _by_grammar(
-    grader: ExecGrader | CommandGrader,
-    files: Mapping[str, str],
-    beside: Sequence[str],
-    language: str,
-    runner: str | None,
-) -> Tests | None:
-    """Return the tests in a language that tree-sitter parses."""
-    if not grammar_suites.is_known(language) or _are_long([*files.values(), *beside]):
-        return None
-    if not all(_TEST_FILES[runner].fullmatch(part) for part in files):
-        return None
-    texts = [Text.of(part, text, language) for part, text in files.items()]
-    others = [Text.of("", text, language) for text in beside if text]
-    known = [each for each in (*texts, *others) if each is not None]
-    if len(known) < len(texts) + len(others):
-        return None
-    found = grammar_suites.expectations(known[: len(texts)], known[len(texts) :], language, runner)
-    grammar = GRAMMARS[language]
-
-    def made(other: dict[str, str]) -> Grader | None:
-        if not all(grammar_suites.parses(text, language) for text in other.values()):
-            return None
-        return grader.model_copy(update=other if runner is None else {"files": other})
-
-    return Tests(files, found, {part: Written(text, grammar) for part, text in files.items()}, made)
-
-
-_TEST_FILES: Mapping[str | None, re.Pattern[str]] = MappingProxyType(
-    {
-        None: re.compile(r"tests"),
-        "go_test": re.compile(r"[^/]+_test\.go"),  # "f_test.go"
-        "cargo_test": re.compile(r"tests/[^/]+\.rs"),  # "tests/it.rs"
-        "jest": re.compile(r".+\.(?:test|spec)\.js"),  # "solution.test.js"
-        "junit": re.compile(r".+\.java"),  # "SolTest.java"
-    }
-)
-"""Files of each runner whose tests are certain to run; a grader with other files, too, has no control."""
-
-
-def _are_long(texts: Iterable[str]) -> bool:
+def are_long(texts: Iterable[str]) -> bool:
+    """Tell whether tests are too long for a control."""
     return sum(map(len, texts)) > MOST_CHARACTERS

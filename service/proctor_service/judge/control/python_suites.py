@@ -26,7 +26,7 @@ from proctor_service.judge.control.python_reach import (
     methods_of_plain_class,
     runs_all_cases,
 )
-from proctor_service.judge.syntax import syntax_tree
+from proctor_service.judge.python_source import syntax_tree
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _WORD = re.compile(r"[^\W\d]\w*")  # "want" and "x1" in "want - 2 * x1"

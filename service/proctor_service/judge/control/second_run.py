@@ -15,9 +15,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from proctor_client.wire import ControlOutcome
-from proctor_service.judge.control.graders import changed_grader, is_controlled
-from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.judge.verdict import LIMITS
+from proctor_service.judge.control.graders import changed_grader
+from proctor_service.judge.run import LIMITS
+from proctor_service.judge.submission import Control, Judgement, Submission
 from proctor_service.sandbox.interface import Limits, Sandboxes, Usage
 
 PASSES_WRONG_TESTS = "passes_wrong_tests"
@@ -33,21 +33,17 @@ Judge = Callable[[Submission, Sandboxes], Awaitable[Judgement]]
 
 
 async def controlled(
-    judge: Judge, submission: Submission, backend: Sandboxes, first: Judgement
+    judge: Judge, control: Control, submission: Submission, backend: Sandboxes, first: Judgement
 ) -> Judgement:
-    """Return the judgement with the outcome of its negative control, if it has one.
+    """Return the judgement of a passed program with the outcome of its negative control.
 
     With the mode `verdict`, a program that passes two draws has failed.
     """
-    mode = submission.negative_control
-    applies = first.verdict == "passed" and first.integrity == "in_process"
-    if mode == "off" or not applies or not is_controlled(submission.grader):
-        return first
-    outcome, usage = await _outcome(judge, submission, backend, first, 0)
+    outcome, usage = await _outcome(judge, control, submission, backend, first, 0)
     judgement = _with(first, outcome, usage)
-    if mode == "signal" or outcome != "caught":
+    if submission.negative_control == "signal" or outcome != "caught":
         return judgement
-    again, usage = await _outcome(judge, submission, backend, first, 1)
+    again, usage = await _outcome(judge, control, submission, backend, first, 1)
     judgement = _with(judgement, "caught", usage)
     if again != "caught":
         return judgement
@@ -69,11 +65,16 @@ def _with(judgement: Judgement, outcome: ControlOutcome, usage: Usage) -> Judgem
 
 
 async def _outcome(
-    judge: Judge, submission: Submission, backend: Sandboxes, first: Judgement, number: int
+    judge: Judge,
+    control: Control,
+    submission: Submission,
+    backend: Sandboxes,
+    first: Judgement,
+    number: int,
 ) -> tuple[ControlOutcome, Usage]:
     """Return the outcome of a draw, and the usage of its run."""
     try:
-        grader = await asyncio.to_thread(changed_grader, submission, number)
+        grader = await asyncio.to_thread(changed_grader, control, submission, number)
         if grader is None:
             return "none", Usage()
         limits = _limits(submission.limits, first.usage)

@@ -16,20 +16,27 @@ from typing import Any
 from proctor_client.wire import AssertsGrader, Verdict
 from proctor_service.codec.values import Malformed, loads
 from proctor_service.errors import InvalidTask, JudgeFailed
-from proctor_service.judge import verdict as verdicts
 from proctor_service.judge.analysis.levels import Analysis
 from proctor_service.judge.run import (
+    LIMITS,
+    NOT_REACHED,
+    OBJECT_FOR_DATA,
+    Raised,
     Run,
     begin,
     check_outcome,
+    conclude,
+    count_tests,
     message,
+    of_exception,
+    of_silence,
     opening,
     python_message,
     room_for,
     text_of,
+    understand,
 )
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.judge.verdict import Raised, understand
 from proctor_service.sandbox.interface import Ended, Job, Sandbox, Sandboxes
 
 log = logging.getLogger(__name__)
@@ -64,11 +71,11 @@ class _Reports:
     def problem(self, index: int) -> Raised | None:
         """Return the problem of a failed test; None for a passed test."""
         if index not in self.outcomes:
-            return verdicts.NOT_REACHED
+            return NOT_REACHED
         outcome, text, more = self.outcomes[index]
         if outcome == "passed":
             return None
-        signal = verdicts.OBJECT_FOR_DATA if outcome == "refused" else ""
+        signal = OBJECT_FOR_DATA if outcome == "refused" else ""
         return Raised(_verdict_of(outcome, more), text[:2000], signal=signal)
 
 
@@ -94,7 +101,7 @@ async def judge(
             submission_sandbox.hang_up()  # the program gets no further messages
             ended = await submission_sandbox.ended()
             finished = check_outcome(Run(lines, ended, submission_sandbox.id))
-            judgement = verdicts.conclude(finished, heard, [])
+            judgement = conclude(finished, heard, [])
             return replace(judgement, total=len(grader.tests))
         async with backend.lease(submission.limits) as test_sandbox:
             tests_job = Job(_message(analysis, grader), submission.limits, takes_turns=True)
@@ -168,7 +175,7 @@ def _check_task(reports: _Reports) -> None:
 def _conclude(
     finished: Run, tests_ended: Ended, reports: _Reports, grader: AssertsGrader, analysis: Analysis
 ) -> Judgement:
-    counted = verdicts.count_tests(
+    counted = count_tests(
         (test[:300] if grader.reveal else f"test {index}", reports.problem(index))
         for index, test in enumerate(grader.tests)
     )
@@ -197,9 +204,9 @@ def _limited(finished: Run, tests_ended: Ended, reports: _Reports) -> int | None
 
     Of a submission that has ended, the tests still report the test that asked it.
     """
-    if finished.ended.ending in verdicts.LIMITS:
+    if finished.ended.ending in LIMITS:
         return max(reports.outcomes, default=None)
-    if tests_ended.ending in verdicts.LIMITS and not reports.done:
+    if tests_ended.ending in LIMITS and not reports.done:
         return len(reports.outcomes)
     return None
 
@@ -207,16 +214,16 @@ def _limited(finished: Run, tests_ended: Ended, reports: _Reports) -> int | None
 def _verdict(
     finished: Run, tests_ended: Ended, reports: _Reports, first: Raised | None
 ) -> tuple[Verdict, str]:
-    limited = verdicts.LIMITS.get(finished.ended.ending)
+    limited = LIMITS.get(finished.ended.ending)
     if limited is not None:
         return limited
     if not reports.done:
         # The tests did not finish: the submission is responsible for the resources they used.
-        limited = verdicts.LIMITS.get(tests_ended.ending)
+        limited = LIMITS.get(tests_ended.ending)
         if limited is not None:
             return limited
         if finished.ended.ending != "killed":
-            return verdicts.of_silence(finished.ended)
+            return of_silence(finished.ended)
         if reports.relayed and tests_ended.ending in ("exited", "signalled"):
             # The test interpreter only crashes because of the submission's answers.
             return "runtime_error", "the tests broke down over what the submission answered"
@@ -224,8 +231,8 @@ def _verdict(
         raise JudgeFailed(f"the tests ended with no report: {how}")
     if first is None:
         return "passed", ""
-    if finished.ended.ending != "killed" and first.summary == verdicts.NOT_REACHED.summary:
-        return verdicts.of_silence(finished.ended)
+    if finished.ended.ending != "killed" and first.summary == NOT_REACHED.summary:
+        return of_silence(finished.ended)
     return first.verdict, first.summary
 
 
@@ -233,5 +240,5 @@ def _verdict_of(outcome: str, more: dict[str, Any]) -> Verdict:
     if outcome == "left":
         return "early_exit" if more.get("exit") else "runtime_error"
     if outcome == "raised" and more.get("names"):
-        return verdicts.of_exception(more["names"])
+        return of_exception(more["names"])
     return "runtime_error" if outcome == "raised" else "failed"

@@ -1,28 +1,122 @@
 """`calls`: an entry point, and for each case its arguments and the expected return value.
 
-Arguments and values are JSON; `json_answers.py` defines equality.
+Arguments and values are JSON.
+
+Equality, by default of JSON: JSON has no tuples and only text as keys, so a tuple or an array may match a
+list, and dict keys are compared in their JSON form. `python`: a list is a list, and keys keep their types.
+`apps`: as `json`, and an expected list of one item stands for the item, too. The walk follows the expected
+value, so it ends even if the answer is cyclic or full of shared parts.
 """
 
 from __future__ import annotations
 
+import array
 import asyncio
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
 from functools import partial
 from itertools import chain
-from typing import Any
+from numbers import Integral, Real
+from typing import Any, Literal
 
-from proctor_client.wire import MAX_FAILURES, Call, CallsGrader
+from proctor_client.wire import MAX_FAILURES, Call, CallsGrader, long_integers
 from proctor_service.codec import values
 from proctor_service.guest.function_calls import IS_JSON
 from proctor_service.judge.entry_points import either, normal, target_of
-from proctor_service.judge.graders.asserts_calls import shown
-from proctor_service.judge.json_answers import Equality
-from proctor_service.judge.run import parsed, python_message, run_calls
-from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.judge.text import Closeness
-from proctor_service.judge.verdict import NOT_REACHED, Raised, Said, conclude, understand
+from proctor_service.judge.graders.asserts import shown
+from proctor_service.judge.run import (
+    NOT_REACHED,
+    Raised,
+    Said,
+    conclude,
+    parsed,
+    python_message,
+    run_calls,
+    understand,
+)
+from proctor_service.judge.submission import GraderRules, Judgement, Submission
+from proctor_service.judge.text import EXACT, Closeness
 from proctor_service.sandbox.interface import Sandboxes
+
+_SPARE_BYTES = 65_536
+_LONGER_AT_MOST = 24
+_MAX_KEY_BITS = 4096
+_CONTAINERS = (list, tuple, dict, set, frozenset)
+
+
+@dataclass(frozen=True, slots=True)
+class Equality:
+    """Rules by which a returned value equals the expected one."""
+
+    kind: Literal["json", "python", "apps"] = "json"
+    closeness: Closeness = EXACT
+
+    def is_answer(self, line: bytes, expected: Any) -> bool:
+        """Return True if an encoded value equals `expected`.
+
+        An encoding far longer than the expected value can never be equal and stays unparsed.
+        """
+        spare = len(line) - _SPARE_BYTES
+        if spare > 0 and spare > len(long_integers.dumps(expected)) * _LONGER_AT_MOST:
+            return False
+        try:
+            value = values.decode(values.loads(line))
+            return any(self._is_same(value, each) for each in self._accepted(expected))
+        except (values.Malformed, ArithmeticError, RecursionError):  # a signalling NaN
+            return False
+
+    def _accepted(self, expected: Any) -> list[Any]:
+        is_single = isinstance(expected, list) and len(expected) == 1
+        return [expected, *(expected if is_single and self.kind == "apps" else ())]
+
+    def _is_same(self, value: Any, expected: Any) -> bool:
+        lists = (list, tuple, array.array) if self.kind != "python" else (list,)
+        todo = [(value, expected)]
+        while todo:
+            got, wanted = todo.pop()
+            if isinstance(wanted, list):
+                if not isinstance(got, lists) or len(got) != len(wanted):
+                    return False
+                todo.extend(zip(got, wanted, strict=True))
+            elif isinstance(wanted, dict):
+                members = self._members(got, len(wanted)) if isinstance(got, dict) else None
+                if members is None or members.keys() != wanted.keys():
+                    return False
+                todo.extend((members[key], wanted[key]) for key in wanted)
+            elif isinstance(got, _CONTAINERS) or not self._is_same_scalar(got, wanted):
+                return False
+        return True
+
+    def _is_same_scalar(self, got: Any, wanted: Any) -> bool:
+        """Compare two integers exactly, other numbers by their closeness, and the rest by `==`."""
+        numbers = isinstance(got, Real | Decimal) and isinstance(wanted, int | float)
+        both_integers = isinstance(got, Integral) and isinstance(wanted, int)
+        if got == wanted or self.closeness.is_exact or both_integers or not numbers:
+            return bool(got == wanted)
+        try:
+            return self.closeness.accepts(float(got), float(wanted))
+        except OverflowError:  # an int beyond the range of floats
+            return False
+
+    def _members(self, value: dict[Any, Any], count: int) -> dict[Any, Any] | None:
+        """Return the items by their keys in JSON; None if not so many keys differ there."""
+        if len(value) != count or self.kind == "python":
+            return value if len(value) == count else None
+        members = {_key(key): item for key, item in value.items()}
+        # Two keys with the same JSON form make the answer wrong: their values are ambiguous.
+        return members if len(members) == count else None
+
+
+def _key(key: Any) -> Any:
+    """Return a key in its JSON form; None, unequal to any text, if JSON has no such form."""
+    if isinstance(key, int) and key.bit_length() > _MAX_KEY_BITS:
+        return None
+    if key is None or isinstance(key, bool | int | float):
+        return json.dumps(key)
+    return key if isinstance(key, str) else None
+
 
 _FEW_BYTES = 4096  # total size of results compared in the event loop within a few ms
 _FEW_LINES_BYTES = 1 << 16  # total size of messages parsed there
@@ -138,3 +232,6 @@ def _brief(args: Iterable[Any], kwargs: Any = None) -> str:
     except ValueError:  # an integer with more digits than Python writes
         text += "…"
     return text
+
+
+RULES = GraderRules("calls", judge)

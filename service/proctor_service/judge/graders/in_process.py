@@ -4,13 +4,17 @@ The tests see the submission's real objects, so every test of plain Python works
 see the tests too: the result is `in_process`. The messages of the test runner are untrusted: each
 line must carry a secret word of the runner, and the last line a second secret. A line from the
 submission in the runner's place is a forgery.
+
+Test files without a test for pytest are found from their text alone.
 """
 
 from __future__ import annotations
 
+import ast
 import asyncio
+import re
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
@@ -18,12 +22,22 @@ from typing import TypeVar
 from proctor_client.wire import MAX_FAILURES, AssertsGrader, Failure, PytestGrader, Verdict
 from proctor_service.codec.values import Malformed, loads_message
 from proctor_service.errors import InvalidTask
-from proctor_service.judge import verdict as verdicts
+from proctor_service.guest.same_process.pytest_reporter import configures, files_to_collect
 from proctor_service.judge.analysis.levels import Analysis
-from proctor_service.judge.analysis.pytest_files import has_no_test
-from proctor_service.judge.run import Run, message, parsed, run
-from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.judge.verdict import FORGED, Raised, not_loaded
+from proctor_service.judge.control.graders import of_pytest
+from proctor_service.judge.python_source import syntax_tree
+from proctor_service.judge.run import (
+    FORGED,
+    LIMITS,
+    Raised,
+    Run,
+    message,
+    not_loaded,
+    of_silence,
+    parsed,
+    run,
+)
+from proctor_service.judge.submission import Control, GraderRules, Judgement, Submission
 from proctor_service.sandbox.interface import Sandboxes
 
 _Given = TypeVar("_Given")
@@ -107,7 +121,7 @@ async def judge_shared(
     verdict = _verdict_of(finished, report) or _shared_verdict(report, outcomes)
     passed = len(tests) - len(failed)
     judgement = _judgement((finished, report, grader.reveal), verdict, passed, len(tests), failures)
-    limited = finished.ended.ending in verdicts.LIMITS and report.loaded and not report.forged
+    limited = finished.ended.ending in LIMITS and report.loaded and not report.forged
     return replace(judgement, limited=len(report.tests) if limited else None)
 
 
@@ -150,9 +164,7 @@ def _judgement(
         message=verdict[1],
         integrity="in_process",
         hack_signals=tuple(name for name, was in tried.items() if was),
-        unreported=""
-        if whole or verdicts.LIMITS.get(finished.ended.ending)
-        else finished.how_it_ended(),
+        unreported="" if whole or LIMITS.get(finished.ended.ending) else finished.how_it_ended(),
         **shown,
     )
 
@@ -199,7 +211,7 @@ def _take(report: Report, frame: list[object], end: str, *, reveal: bool) -> Non
 
 def _verdict_of(finished: Run, report: Report) -> tuple[Verdict, str] | None:
     """Return the verdict if the outcomes of the tests do not count, else None."""
-    limited = verdicts.LIMITS.get(finished.ended.ending)
+    limited = LIMITS.get(finished.ended.ending)
     if limited is not None:
         return limited
     if report.stopped is not None:
@@ -207,7 +219,7 @@ def _verdict_of(finished: Run, report: Report) -> tuple[Verdict, str] | None:
     if report.left or (report.status is None and finished.ended.exit_code is not None):
         return "early_exit", "the program left before the tests had finished"
     if report.status is None:
-        return verdicts.of_silence(finished.ended)
+        return of_silence(finished.ended)
     if report.forged or report.status != finished.ended.exit_code:
         return "failed", "the test report is not the runner's own"
     return None
@@ -247,3 +259,64 @@ def _shared_verdict(report: Report, outcomes: Sequence[tuple[str, str]]) -> tupl
     if report.status != 0 or not outcomes:
         return "failed", "no test ran" if not outcomes else "a test failed"
     return "passed", ""
+
+
+def _pytest_control(grader: PytestGrader) -> Control:
+    return partial(of_pytest, grader)
+
+
+RULES = GraderRules("pytest", judge_pytest, control=_pytest_control)
+
+
+# Of most files, one that says `def test_it` or `async def testIt` needs no syntax tree.
+_TEST = re.compile(r"\bdef[ \t]+test")
+# Settings, and hooks of a conftest.py, with which pytest may find tests elsewhere:
+# `python_functions = check_*`, `addopts = --doctest-modules`, `-p plugin`, `def pytest_collect_file`.
+_ELSEWHERE = re.compile(r"python_(?:files|classes|functions)|doctest|-p\b|plugins|def[ \t]+pytest_")
+_DOCUMENTS = (".txt", ".rst")  # may hold doctests
+_DYNAMIC = frozenset(["exec", "globals", "setattr", "vars", "type", "__getattr__", "load_tests"])
+
+
+def has_no_test(files: Mapping[str, str]) -> bool:
+    """Return True if pytest finds no test in a grader's files, whatever the submission does.
+
+    False wherever the text cannot tell: hooks, names of tests by settings, doctests, classes that may
+    inherit tests, names that another module or a call binds.
+    """
+    texts = dict(files)
+    if any(path.endswith(_DOCUMENTS) for path in texts):
+        return False
+    if any(configures(path) and _ELSEWHERE.search(text) for path, text in texts.items()):
+        return False
+    collected = [texts[path[2:]] for path in files_to_collect(texts)]
+    return not any(map(_TEST.search, collected)) and not any(map(_may_have_test, collected))
+
+
+def _may_have_test(text: str) -> bool:
+    try:
+        return any(map(_may_be_test, ast.walk(syntax_tree(text))))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return True
+
+
+def _may_be_test(node: ast.AST) -> bool:
+    if isinstance(node, ast.ClassDef) and any(_dotted(base) != "object" for base in node.bases):
+        return True
+    return any(
+        name == "*" or name in _DYNAMIC or name[:4] in ("test", "Test") for name in _names(node)
+    )
+
+
+def _dotted(node: ast.expr) -> str:
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _names(node: ast.AST) -> Iterator[str]:
+    """Iterate over the names that a node binds, and over names that are loaded."""
+    if isinstance(node, ast.Name):
+        loads_test = isinstance(node.ctx, ast.Load) and node.id not in _DYNAMIC
+        yield "" if loads_test else node.id
+    elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        yield node.name
+    elif isinstance(node, (ast.Import, ast.ImportFrom)):
+        yield from (each.asname or each.name for each in node.names)

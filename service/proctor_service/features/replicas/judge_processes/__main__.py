@@ -7,6 +7,7 @@ import sys
 from proctor_service.evaluate import Judge
 from proctor_service.features.environments.built import Environments
 from proctor_service.features.replicas.judge_processes.process import run
+from proctor_service.graders import all_graders
 from proctor_service.judge.judge import Judge as OwnJudge
 from proctor_service.observe.logs import configure_logging
 from proctor_service.sandbox.backends import make_backend
@@ -18,7 +19,8 @@ def build(settings: Settings, share: Share, environments: Environments) -> tuple
     """Return the judge and the backend of this process. Raises StartError."""
     worker = str(share.index)
     configure_logging(settings.log_level, settings.log_format, lambda: {"worker": worker})
-    return OwnJudge(settings.languages), make_backend(settings, share, environments)
+    judge = OwnJudge(all_graders(settings.languages))
+    return judge, make_backend(settings, share, environments)
 
 
 if __name__ == "__main__":

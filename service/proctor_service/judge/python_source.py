@@ -1,19 +1,59 @@
-"""Texts in Python: whether one is a program, and whether a block only shows another one.
+"""Python source: its syntax tree, whether a text is a program, and whether a block shows another one.
 
 A parse holds the interpreter's lock, so a long text is parsed in parts of whole statements, and other
-threads run in between. A text is parsed up to `MOST_PARSED` characters.
+threads run in between. A text is parsed up to `MOST_PARSED` characters. Standard library only: the process
+that analyses long tests imports this module.
 """
 
 from __future__ import annotations
 
 import ast
 import builtins
+import codeop
 import re
 import sys
+import textwrap
+import threading
+import warnings
 from functools import partial
 
-from proctor_service.judge.fences import tidy
-from proctor_service.judge.syntax import Incomplete, syntax_tree
+_ONE_AT_A_TIME = threading.Lock()
+"""CPython 3.11 and 3.12 count the depth of a tree for all threads together: a parse that goes on in the
+middle of another one ends with a SystemError or a RecursionError. A parse holds the interpreter's lock but
+for callbacks of the collector, so waiting here costs nothing."""
+_INCOMPLETE = "incomplete input"
+_ALLOW_INCOMPLETE: int = vars(codeop)["PyCF_ALLOW_INCOMPLETE_INPUT"]
+
+
+class Incomplete(Exception):
+    """The source ends within a statement, and is right as far as it goes."""
+
+
+def syntax_tree(text: str, *, is_part: bool = False) -> ast.Module:
+    """Parse Python source without warnings. Raises what `ast.parse` raises.
+
+    `is_part`: more follows. Raises Incomplete if it has to.
+    """
+    flags = ast.PyCF_ONLY_AST | (_ALLOW_INCOMPLETE if is_part else 0)
+    with _ONE_AT_A_TIME, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            tree = compile(text, "<unknown>", "exec", flags, dont_inherit=True)
+        except SyntaxError as error:
+            if is_part and error.msg == _INCOMPLETE:
+                raise Incomplete from error
+            raise
+    assert isinstance(tree, ast.Module)
+    return tree
+
+
+_INDENTED = re.compile(r"(?:\s*\n)?[ \t]{1,100}\S")  # "\n\n  x"
+
+
+def tidy(block: str) -> str:
+    """Return the code without blank lines around it and without common indentation."""
+    return (textwrap.dedent(block) if _INDENTED.match(block) else block).strip()
+
 
 PART_CHARACTERS = 16 * 1024
 MOST_PARSED = 256 * 1024

@@ -1,4 +1,4 @@
-"""`exec`, `stdio` and `command`: whole programs, in Python or in another language.
+"""`exec`, `stdio` and `command`: whole programs, in Python or in another language (`Languages`).
 
 A Python program runs as a script in the warm interpreter. A program in another language is compiled
 once, in its own sandbox; the binaries then run in a fresh sandbox for each case.
@@ -7,42 +7,47 @@ once, in its own sandbox; the binaries then run in a fresh sandbox for each case
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Protocol
 
 from proctor_client.wire import (
     MAX_FAILURES,
     CommandGrader,
     ExecGrader,
     Failure,
+    PytestGrader,
     StdioCase,
     StdioGrader,
     Verdict,
 )
-from proctor_service.codec.values import Malformed, loads
 from proctor_service.errors import JudgeFailed
-from proctor_service.features.languages.compilers import Compilers, compiler_limits
-from proctor_service.features.languages.joining import joined
-from proctor_service.guest.command import MAX_MADE_BYTES, NO_OUTPUT
-from proctor_service.judge import verdict as verdicts
-from proctor_service.judge.graders.separate_tests import Arranged, Parts, arranged, without_tests
+from proctor_service.guest.command import NO_OUTPUT
+from proctor_service.judge.control.expectations import Tests
+from proctor_service.judge.control.graders import of_exec, of_pytest
+from proctor_service.judge.graders.in_process import judge_pytest
+from proctor_service.judge.jvm_names import named
+from proctor_service.judge.other_languages import joined
 from proctor_service.judge.rest import Wasted, left
 from proctor_service.judge.run import (
+    LIMITS,
     Run,
-    RunnerFailed,
+    evidence,
     message,
+    of_silence,
     python_message,
     run,
     text_of,
+    understand,
     with_files,
 )
-from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.judge.submission import Control, GraderRules, Judgement, Submission
 from proctor_service.judge.text import Closeness, Comparison
-from proctor_service.judge.verdict import understand
 from proctor_service.sandbox.interface import Sandboxes, Usage
-from proctor_service.settings.languages import Language
+from proctor_service.settings.languages import PYTHON, Language
 
 NOT_STARTED = b'["not started"]'  # a started program cannot report this
 _NO_CASE = StdioCase(stdout="")
@@ -53,7 +58,17 @@ _LEFT = "the program left before its end"
 _LEFT_TESTS = (
     "the program exited before the end of its tests; an exit of the tests themselves is early, too"
 )
+_TEST_FILE = re.compile(r"\b(?:tests|launcher|program)\b")  # "tests.go:3: f is undefined"
 _SHORT_BYTES = 32_768  # largest output compared in the event loop, in a few ms
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Sources of a program: each a whole text in the grader's language."""
+
+    setup: str
+    completion: str
+    tests: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +134,61 @@ class Program:
         return finished
 
 
+class Languages(Protocol):
+    """Languages other than Python: programs in them, and the runners of their tests."""
+
+    @property
+    def rows(self) -> Mapping[str, Language]:
+        """The table of languages, by name."""
+
+    async def prepared(
+        self, submission: Submission, backend: Sandboxes, parts: Parts | None
+    ) -> Program | Judgement:
+        """Return a runnable program, or the judgement of a failed compilation.
+
+        `parts`: the sources of a program whose tests are apart.
+        """
+
+    async def judge_runner(
+        self, submission: Submission, grader: CommandGrader, backend: Sandboxes
+    ) -> Judgement:
+        """Judge by a tool's tests. Raises JudgeFailed without the tool, and InvalidTask without tests."""
+
+    def tests(self, grader: ExecGrader | CommandGrader, language: str) -> Tests | None:
+        """Return the tests whose expected values a negative control can change, if there are some."""
+
+
+def rules(languages: Languages) -> tuple[GraderRules, ...]:
+    """Return the rules of `exec`, `stdio` and `command`."""
+
+    def exec_control(grader: ExecGrader) -> Control | None:
+        def tests(source: str, language: str) -> Tests | None:
+            is_python = language == PYTHON
+            return of_exec(grader, source) if is_python else languages.tests(grader, language)
+
+        return tests if grader.tests else None
+
+    def command_control(grader: CommandGrader) -> Control | None:
+        if grader.runner == "pytest":
+            return partial(of_pytest, grader)
+        return (
+            None if grader.runner is None else lambda _, language: languages.tests(grader, language)
+        )
+
+    return (
+        GraderRules("exec", partial(judge_exec, languages=languages), control=exec_control),
+        GraderRules("stdio", partial(judge_stdio, languages=languages)),
+        GraderRules(
+            "command", partial(judge_command, languages=languages), control=command_control
+        ),
+    )
+
+
 async def judge_exec(
     submission: Submission,
     grader: ExecGrader,
     backend: Sandboxes,
-    compilers: Compilers,
+    languages: Languages,
 ) -> Judgement:
     """Judge a program by its exit: the program must reach its end, with code 0.
 
@@ -132,22 +197,22 @@ async def judge_exec(
     parts = None
     if grader.setup or grader.tests:
         parts = Parts(grader.setup, submission.source, grader.tests)
-    program = await prepare(submission, backend, compilers, parts)
+    program = await _prepared(submission, backend, languages, parts)
     if isinstance(program, Judgement):
-        return program if parts is None or grader.reveal else without_tests(program)
+        return program if parts is None or grader.reveal else _without_tests(program)
     end = secrets.token_hex(16)
     finished = await program.run(backend, program.job(end=end))
     verdict, text = _ended_well(finished)
-    evidence: dict[str, object] = {}
+    more: dict[str, object] = {}
     if program.proves_end:
         said = understand(finished.lines)
         proof = end if program.argv is None else f"{end}\n"  # a launcher's file, changed by it
         said.forged = said.forged or said.reached not in (None, proof)
         if verdict == "passed" and (said.forged or said.reached is None):
             verdict, text = "early_exit", _LEFT if parts is None else _LEFT_TESTS
-        evidence = verdicts.evidence(finished, said, verdict)
+        more = evidence(finished, said, verdict)
         if program.argv is not None:
-            evidence["unreported"] = ""  # its launcher runs beside the submission
+            more["unreported"] = ""  # its launcher runs beside the submission
     if verdict == "passed" and grader.empty_stderr and finished.ended.stderr:
         verdict, text = "failed", "the program wrote to stderr"
     judgement = finished.judgement(
@@ -156,17 +221,17 @@ async def judge_exec(
         total=1,
         message=text,
         integrity="in_process",
-        **evidence,
+        **more,
     )
     judgement = replace(judgement, usage=program.compiling + judgement.usage)
-    return judgement if parts is None or grader.reveal else without_tests(judgement)
+    return judgement if parts is None or grader.reveal else _without_tests(judgement)
 
 
 async def judge_stdio(
     submission: Submission,
     grader: StdioGrader,
     backend: Sandboxes,
-    compilers: Compilers,
+    languages: Languages,
 ) -> Judgement:
     """Judge each case in a fresh sandbox, with its own limits of time.
 
@@ -175,7 +240,7 @@ async def judge_stdio(
     bound do not run. Otherwise a submission could fail slowly, outlast the deadline, and earn an error
     where a verdict is due.
     """
-    program = await prepare(submission, backend, compilers)
+    program = await _prepared(submission, backend, languages)
     if isinstance(program, Judgement):
         return program
     comparison = Comparison(grader.compare, Closeness.of(grader.tolerance), grader.ignore_case)
@@ -214,7 +279,7 @@ async def judge_stdio(
         if len(failures) < MAX_FAILURES:
             failures.append(Failure(index=index, test=f"case {index}", message=text))
         wasted += finished.ended.usage.cpu_seconds
-        if finished.ended.ending in verdicts.LIMITS:
+        if finished.ended.ending in LIMITS:
             limited.add(finished.ended.usage)
             if submission.scoring == "all":
                 break
@@ -231,13 +296,21 @@ async def judge_command(
     submission: Submission,
     grader: CommandGrader,
     backend: Sandboxes,
-    languages: Mapping[str, Language],
+    languages: Languages,
 ) -> Judgement:
-    """Run the command beside the submission's source; its exit code must be the expected code."""
-    language = languages.get(submission.language)
+    """Run the command beside the submission's source; its exit code must be the expected code.
+
+    With a `runner`, the tests of the tool must pass.
+    """
+    if grader.runner == "pytest":
+        by_pytest = PytestGrader(kind="pytest", files=grader.files, reveal=grader.reveal)
+        return await judge_pytest(submission, by_pytest, backend)
+    if grader.runner is not None:
+        return await languages.judge_runner(submission, grader, backend)
+    language = languages.rows.get(submission.language)
     name, source = "solution.py", submission.source
     if language is not None:
-        name, source = language.for_source(source).source, language.whole(source)
+        name, source = named(language, source).source, language.whole(source)
     files = {**with_files(submission, name, source), **grader.files}
     job = message("command", argv=grader.argv, files=files)
     limits, state = submission.limits, submission.state
@@ -248,110 +321,33 @@ async def judge_command(
     )
 
 
-async def prepare(
-    submission: Submission,
-    backend: Sandboxes,
-    compilers: Compilers,
-    parts: Parts | None = None,
+async def _prepared(
+    submission: Submission, backend: Sandboxes, languages: Languages, parts: Parts | None = None
 ) -> Program | Judgement:
-    """Return a runnable program, or the judgement of a failed compilation.
-
-    `parts`: the sources of a program whose tests are apart.
-    """
-    if submission.language == "python":
+    """Return a runnable program, or the judgement of a failed compilation."""
+    if submission.language == PYTHON:
         return Program(submission, parts=parts)
-    language = await compilers.language_of(submission, backend)
-    if parts is not None:
-        found = arranged(language, parts)
-        files = {**submission.files, **found.files}
-    else:
-        language = language.for_source(submission.source)
-        files = with_files(submission, language.source, language.whole(submission.source))
-        found = Arranged(language.compile, language.run, files)
-    if found.compile is None:
-        return Program(submission, found.run, files, has_launcher=parts is not None)
-    beside = {**submission.files, **found.beside}
-    return await compiled(
-        submission,
-        backend,
-        found.compile,
-        files,
-        Program(submission, found.run, beside, has_launcher=parts is not None),
-    )
+    return await languages.prepared(submission, backend, parts)
 
 
-async def compiled(
-    submission: Submission,
-    backend: Sandboxes,
-    argv: tuple[str, ...],
-    files: Mapping[str, str],
-    program: Program,
-    tool: str = "",
-) -> Program | Judgement:
-    """Return a program with the files that a compiler made, or the judgement of a failed compilation.
+def _without_tests(judgement: Judgement) -> Judgement:
+    """Return a judgement without what may show the tests: output, and parts of its message.
 
-    `tool`: name of the compiler in messages. Raises JudgeFailed without the compiler, and
-    RunnerFailed.
+    Of an exception only the class remains, and nothing of a compiler that complains of the tests.
     """
-    job = message("compile", argv=argv, files=dict(files))
-    limits, state = compiler_limits(submission.limits), submission.state
-    ran = _as_compiler(await run(backend, job, limits, MAX_MADE_BYTES, state))
-    if ran.fault:  # no forgery: a compiler cannot write to the runner's channel
-        raise RunnerFailed(f"while compiling:\n{ran.fault}")
-    made, ran = ran.ended.stdout, _without_stdout(ran)
-    if NOT_STARTED in ran.lines:
-        raise JudgeFailed(f"the sandbox has no {tool or argv[0]}")
-    limited = verdicts.LIMITS.get(ran.ended.ending)
-    if limited is not None:
-        return ran.judgement(limited[0], message=f"while compiling: {limited[1]}")
-    try:
-        answer = loads(ran.lines[0]) if ran.lines else None
-    except Malformed:
-        answer = None
-    match answer:
-        case ["compiled", 0, []]:
-            return ran.judgement("output_limit", message="what the compiler made is too large")
-        case ["compiled", 0, list(sizes)] if _add_up(sizes, len(made)):
-            files_made = Made(tuple((path, size) for path, size in sizes), made)
-            return replace(program, made=files_made, compiling=ran.ended.usage)
-        case ["compiled", 127, []]:
-            raise JudgeFailed(f"{tool or argv[0]} does not work in the sandbox")
-        case ["compiled", int(code), []] if code != 0:
-            text = text_of(ran.ended.stderr)
-            return ran.judgement("syntax_error", message=text[-4000:])
-    verdict, text = verdicts.of_silence(ran.ended)
-    return ran.judgement(verdict, message=f"while compiling: {text}")
-
-
-def _add_up(sizes: list[object], size_bytes: int) -> bool:
-    """Return True for a list of [path, size in bytes] whose sizes are this sum; they are untrusted."""
-    total = 0
-    for each in sizes:
-        match each:
-            case [str(), int(size)] if size >= 0:
-                total += size
-            case _:
-                return False
-    return total == size_bytes
-
-
-def _without_stdout(compiled: Run) -> Run:
-    """Return the run without its stdout, which has only the files that were made."""
-    return replace(compiled, ended=replace(compiled.ended, stdout=b""))
-
-
-def _as_compiler(compiled: Run) -> Run:
-    """Return the run with its CPU time as that of a compiler."""
-    usage = compiled.ended.usage
-    usage = replace(usage, compile_seconds=usage.cpu_seconds)
-    return replace(compiled, ended=replace(compiled.ended, usage=usage))
+    message = judgement.message
+    if judgement.verdict == "syntax_error" and _TEST_FILE.search(message):
+        message = "the program does not compile with its tests"
+    elif judgement.verdict in ("failed", "runtime_error") and not message.startswith("the program"):
+        message = message.strip().rpartition("\n")[2].partition(":")[0]
+    return replace(judgement, stdout="", stderr="", message=message)
 
 
 def _ended_well(
     finished: Run, expected_code: int = 0, otherwise: Verdict = "runtime_error"
 ) -> tuple[Verdict, str]:
     """Return the verdict of a run; `otherwise` is the verdict for an unexpected exit code."""
-    limited = verdicts.LIMITS.get(finished.ended.ending)
+    limited = LIMITS.get(finished.ended.ending)
     if limited is not None:
         return limited
     said = understand(finished.lines)
@@ -361,7 +357,7 @@ def _ended_well(
     if said.stopped is not None and said.stopped.verdict != "early_exit":
         return said.stopped.verdict, said.stopped.traceback or said.stopped.summary
     if code is None:
-        return verdicts.of_silence(finished.ended)
+        return of_silence(finished.ended)
     if NOT_STARTED in finished.lines:
         return "runtime_error", "the command was not found"
     return otherwise, f"the program ended with code {code}"

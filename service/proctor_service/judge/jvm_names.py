@@ -1,8 +1,7 @@
-"""Class names in a Java source: the public class, which names the file, and the class to run.
+"""Class names in a source for the JVM: the public class, which names the file, and the class to run.
 
-Kotlin and Scala have the class to run alone.
-The name of the class to run includes the declared package. Instead of a parser, the search skips
-comments and literals and counts braces. It reads only the beginning of a source, in linear time.
+In Java both, in Kotlin and Scala the class to run. Its name includes the declared package. The search skips
+comments and literals and counts braces. It reads the beginning of a source, in linear time.
 """
 
 from __future__ import annotations
@@ -10,6 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from itertools import zip_longest
+
+from proctor_service.settings.languages import Language
 
 MAX_SEARCHED_CHARACTERS = 64 * 1024
 DEFAULT_NAME = "Main"
@@ -28,6 +29,28 @@ _TOKEN = re.compile(
 )
 _NAME = r"(?!\d)[\w$]++"
 _PACKAGE = re.compile(rf"\s*+package\s++({_NAME}(?:\s*+\.\s*+{_NAME})*+)\s*+;")
+
+
+def named(language: Language, source: str) -> Language:
+    """Return the language with the class names of a source in its paths and commands."""
+    if language.named_by is None:
+        return language
+    if language.named_by == "java":
+        names = java_names(source)
+    else:
+        main = kotlin_main(source) if language.named_by == "kotlin" else scala_main(source)
+        names = JavaNames(main, main)
+
+    def put(text: str) -> str:
+        return text.replace("{file}", names.file).replace("{main}", names.main)
+
+    return language.model_copy(
+        update={
+            "source": put(language.source),
+            "compile": language.compile and tuple(map(put, language.compile)),
+            "run": tuple(map(put, language.run)),
+        }
+    )
 
 
 @dataclass(frozen=True, slots=True)

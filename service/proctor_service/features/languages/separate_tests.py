@@ -1,6 +1,6 @@
 """Programs whose tests are apart from the completion: `exec` with `setup` and `tests`.
 
-Each part is a file of its own. A launcher in the same language (`judge/launchers/`) runs setup,
+Each part is a file of its own. A launcher in the same language (`launchers/`) runs setup,
 completion and tests in this order, in one process. It reads a secret word from descriptor 3 before
 the completion runs, and writes the word there behind the tests. So a program that ends early proves
 nothing. A completion that searches the memory of its process can find the word.
@@ -14,8 +14,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
+from types import MappingProxyType
 
-from proctor_service.features.languages.joining import (
+from proctor_service.errors import StartError
+from proctor_service.judge.graders.programs import Parts
+from proctor_service.judge.jvm_names import DEFAULT_NAME, java_names, scala_main
+from proctor_service.judge.other_languages import (
     GO_IMPORT,
     GO_PACKAGE,
     REQUIRE,
@@ -25,31 +29,22 @@ from proctor_service.features.languages.joining import (
     joined,
     without_repeated,
 )
-from proctor_service.judge.submission import Judgement
-from proctor_service.settings.java_names import DEFAULT_NAME, java_names, scala_main
-from proctor_service.settings.languages import Language, Launcher
+from proctor_service.settings.languages import Language
 
 NAME = "PROCTOR_NAME"
 """Placeholder of an identifier that no completion can know."""
-_TEST_FILE = re.compile(r"\b(?:tests|launcher|program)\b")
-_GO_MAIN = re.compile(r"^func[ \t]+main[ \t]*\([ \t]*\)", re.MULTILINE)
-_RUST_MAIN = re.compile(r"^(?:pub(?:\([a-z]+\))?[ \t]+)?fn[ \t]+main\b", re.MULTILINE)
+_LAUNCHERS = files(__package__) / "launchers"
+_GO_MAIN = re.compile(r"^func[ \t]+main[ \t]*\([ \t]*\)", re.MULTILINE)  # `func main()`
+_RUST_MAIN = re.compile(
+    r"^(?:pub(?:\([a-z]+\))?[ \t]+)?fn[ \t]+main\b", re.MULTILINE
+)  # `pub fn main`
 _JVM_PACKAGE = re.compile(r"^[ \t]*package[ \t]+(?!object\b)([\w.]+)[ \t]*;?", re.MULTILINE)
 """Matches `package com.example;`."""
 _PHP_NAMESPACE = re.compile(r"^[ \t]*namespace\b(?:[ \t]+([\w\\]+)[ \t]*;)?", re.MULTILINE)
 """Matches `namespace App;`, and `namespace App {` without its name: a block ends before the tests."""
-_JAVA_TYPE = re.compile(r"\b(?:class|interface|enum|record)\s++((?!\d)[\w$]+)")
-_CSHARP_NAMESPACE = re.compile(r"\bnamespace\s+([\w.]+)")
-_CSHARP_MAIN = re.compile(r"\bMain\s*\(")
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """Sources of a program: each a whole text in the grader's language."""
-
-    setup: str
-    completion: str
-    tests: str
+_TYPE = re.compile(r"\b(?:class|interface|enum|record)\s++((?!\d)[\w$]+)")  # `class Tests`
+_CSHARP_NAMESPACE = re.compile(r"\bnamespace\s+([\w.]+)")  # `namespace App.Tests`
+_CSHARP_MAIN = re.compile(r"\bMain\s*\(")  # `void Main (`
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,25 +65,19 @@ def arranged(language: Language, parts: Parts) -> Arranged:
     """Return files and commands for a language that has a launcher."""
     assert language.launcher is not None
     name = f"proctor_{secrets.token_hex(8)}"
-    return _ARRANGE[language.launcher](language, parts, name)
-
-
-def without_tests(judgement: Judgement) -> Judgement:
-    """Return a judgement without what may show the tests: output, and parts of its message.
-
-    Of an exception only the class remains, and nothing of a compiler that complains of the tests.
-    """
-    message = judgement.message
-    if judgement.verdict == "syntax_error" and _TEST_FILE.search(message):
-        message = "the program does not compile with its tests"
-    elif judgement.verdict in ("failed", "runtime_error") and not message.startswith("the program"):
-        message = message.strip().rpartition("\n")[2].partition(":")[0]
-    return replace(judgement, stdout="", stderr="", message=message)
+    return _ARRANGE.get(language.launcher, _interpreted)(language, parts, name)
 
 
 @cache
 def _text(launcher: str) -> str:
-    return (files("proctor_service.judge") / "launchers" / launcher).read_text()
+    return (_LAUNCHERS / launcher).read_text()
+
+
+@cache
+def _launchers() -> Mapping[str, str]:
+    """Return the extension of each launcher's file, by the name of the launcher."""
+    names = (each.name.rpartition(".") for each in _LAUNCHERS.iterdir())
+    return {name: extension for name, _, extension in names if name != "__init__"}
 
 
 def launcher_text(file: str, name: str, **more: str) -> str:
@@ -105,25 +94,26 @@ def _replaced(argv: tuple[str, ...], word: str, *by: str) -> tuple[str, ...]:
     return (*argv[:at], *by, *argv[at + 1 :])
 
 
-def _interpreted(file: str) -> Callable[[Language, Parts, str], Arranged]:
-    extension = file.rpartition(".")[2]
+def _files(language: Language, parts: Parts, name: str, **more: str) -> dict[str, str]:
+    """Return the launcher and the parts as files; `more`: values of the launcher's placeholders."""
+    assert language.launcher is not None
+    extension = _launchers()[language.launcher]
+    launcher = launcher_text(f"{language.launcher}.{extension}", name, **more)
+    return {
+        f"launcher.{extension}": launcher,
+        f"setup.{extension}": language.whole(parts.setup),
+        f"solution.{extension}": language.whole(parts.completion),
+        f"tests.{extension}": language.whole(parts.tests),
+    }
 
-    def arrange(language: Language, parts: Parts, name: str) -> Arranged:
-        made = {
-            f"setup.{extension}": language.whole(parts.setup),
-            f"solution.{extension}": language.whole(parts.completion),
-            f"tests.{extension}": language.whole(parts.tests),
-            f"launcher.{extension}": launcher_text(file, name),
-        }
-        return Arranged(
-            None, _replaced(language.run, language.source, f"launcher.{extension}"), made
-        )
 
-    return arrange
+def _interpreted(language: Language, parts: Parts, name: str) -> Arranged:
+    made = _files(language, parts, name)
+    return Arranged(None, _replaced(language.run, language.source, next(iter(made))), made)
 
 
 def _php(language: Language, parts: Parts, name: str) -> Arranged:
-    return _interpreted("php.php")(language, _together("php", parts, _PHP_NAMESPACE), name)
+    return _interpreted(language, _together("php", parts, _PHP_NAMESPACE), name)
 
 
 def _together(language: str, parts: Parts, package: re.Pattern[str]) -> Parts:
@@ -146,7 +136,7 @@ def _together(language: str, parts: Parts, package: re.Pattern[str]) -> Parts:
 def _javascript(language: Language, parts: Parts, name: str) -> Arranged:
     """Leave out of the completion what the setup has required by the same line: they share a scope."""
     completion = without_repeated(parts.completion, parts.setup, REQUIRE)
-    return _interpreted("javascript.js")(language, replace(parts, completion=completion), name)
+    return _interpreted(language, replace(parts, completion=completion), name)
 
 
 def _typescript(language: Language, parts: Parts, name: str) -> Arranged:
@@ -237,30 +227,20 @@ def _java(language: Language, parts: Parts, name: str) -> Arranged:
 
 
 def _kotlin(language: Language, parts: Parts, name: str) -> Arranged:
-    assert language.compile is not None
     parts = _together("kotlin", parts, _JVM_PACKAGE)
     package = _JVM_PACKAGE.search(parts.tests)
     prefix = "" if package is None else f"{package[1]}."
-    made = {
-        "launcher.kt": launcher_text("kotlin.kt", name, MAIN=f"{prefix}TestsKt"),
-        "setup.kt": parts.setup,
-        "solution.kt": parts.completion,
-        "tests.kt": parts.tests,
-    }
-    compile_it = _replaced(language.compile, language.source, *made)
-    return Arranged(compile_it, _replaced(language.run, "{main}", f"{name}.{name}"), made)
+    return _jvm(language, parts, name, f"{prefix}TestsKt")
 
 
 def _scala(language: Language, parts: Parts, name: str) -> Arranged:
-    assert language.compile is not None
     parts = _together("scala", parts, _JVM_PACKAGE)
-    main = scala_main(parts.tests)
-    made = {
-        "launcher.scala": launcher_text("scala.scala", name, MAIN=main),
-        "setup.scala": parts.setup,
-        "solution.scala": parts.completion,
-        "tests.scala": parts.tests,
-    }
+    return _jvm(language, parts, name, scala_main(parts.tests))
+
+
+def _jvm(language: Language, parts: Parts, name: str, main: str) -> Arranged:
+    assert language.compile is not None
+    made = _files(language, parts, name, MAIN=main)
     compile_it = _replaced(language.compile, language.source, *made)
     return Arranged(compile_it, _replaced(language.run, "{main}", f"{name}.{name}"), made)
 
@@ -269,34 +249,35 @@ def _csharp(language: Language, parts: Parts, name: str) -> Arranged:
     assert language.compile is not None
     namespace = _CSHARP_NAMESPACE.search(parts.tests)
     main = _CSHARP_MAIN.search(parts.tests)
-    classes = _JAVA_TYPE.findall(parts.tests[: main.start()] if main else parts.tests)
+    classes = _TYPE.findall(parts.tests[: main.start()] if main else parts.tests)
     main_class = classes[-1] if classes else DEFAULT_NAME
     if namespace is not None:
         main_class = f"{namespace[1]}.{main_class}"
-    made = {
-        "launcher.cs": launcher_text("csharp.cs", name, MAIN=main_class),
-        "setup.cs": parts.setup,
-        "solution.cs": parts.completion,
-        "tests.cs": parts.tests,
-    }
+    made = _files(language, parts, name, MAIN=main_class)
     compile_it = _replaced(language.compile, language.source, f"-main:{name}", *made)
     return Arranged(compile_it, language.run, made)
 
 
-_ARRANGE: Mapping[Launcher, Callable[[Language, Parts, str], Arranged]] = {
-    "bash": _interpreted("bash.sh"),
-    "c": _c,
-    "csharp": _csharp,
-    "go": _go,
-    "java": _java,
-    "javascript": _javascript,
-    "kotlin": _kotlin,
-    "lua": _interpreted("lua.lua"),
-    "perl": _interpreted("perl.pl"),
-    "php": _php,
-    "r": _interpreted("r.R"),
-    "ruby": _interpreted("ruby.rb"),
-    "rust": _rust,
-    "scala": _scala,
-    "typescript": _typescript,
-}
+_ARRANGE: Mapping[str, Callable[[Language, Parts, str], Arranged]] = MappingProxyType(
+    {
+        "c": _c,
+        "csharp": _csharp,
+        "go": _go,
+        "java": _java,
+        "javascript": _javascript,
+        "kotlin": _kotlin,
+        "php": _php,
+        "rust": _rust,
+        "scala": _scala,
+        "typescript": _typescript,
+    }
+)
+"""Launchers with rules of their own; any other one interprets the parts, and is found by its file's name."""
+
+
+def check_launchers(languages: Mapping[str, Language]) -> None:
+    """Raise StartError for a language whose launcher does not exist."""
+    for name, language in languages.items():
+        launcher = language.launcher
+        if launcher is not None and launcher not in _ARRANGE and launcher not in _launchers():
+            raise StartError(f"PROCTOR_LANGUAGES: {name}: there is no launcher {launcher!r}")

@@ -1,4 +1,7 @@
-"""`asserts`, judged apart by a plan: call the submission's functions, compare their results here.
+"""`asserts`: the level of its tests, and tests judged apart by a plan of calls.
+
+A plan calls the submission's functions, and their results are compared here. Other tests run in a sandbox of
+their own (`asserts_test_sandbox.py`), or in the submission's process (`in_process.py`).
 
 The results are hostile data, compared with Python's operators. The size of the expected value bounds
 how much of a result is parsed: a far longer encoding can never be equal and stays unparsed. Other
@@ -8,32 +11,47 @@ block this process; so are results with values that this process cannot treat as
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import re
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from proctor_client.wire import AssertsGrader
+from proctor_client.wire import AssertsGrader, Integrity
 from proctor_service.codec import values
 from proctor_service.codec.limits import PART_BYTES
 from proctor_service.codec.safe_repr import show
 from proctor_service.judge.analysis.formulas import COMPARISONS, Check, NotDecidable, value_of
+from proctor_service.judge.analysis.levels import Analysis, analyse
 from proctor_service.judge.analysis.plan import Plan, PlannedTest
-from proctor_service.judge.run import parsed, python_message, run_calls
-from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.judge.verdict import (
+from proctor_service.judge.analysis.process import analyse_apart
+from proctor_service.judge.control.graders import of_asserts
+from proctor_service.judge.graders import asserts_test_sandbox
+from proctor_service.judge.graders.in_process import judge_shared
+from proctor_service.judge.run import (
     NEED_DATA,
     NOT_REACHED,
     OBJECT_FOR_DATA,
     Raised,
     Said,
     conclude,
+    parsed,
+    python_message,
+    run_calls,
     understand,
 )
+from proctor_service.judge.submission import Control, GraderRules, Judgement, Submission
 from proctor_service.sandbox.interface import Sandboxes
 
 _SHOWN = 300
 _MOST_BYTES_IN_THE_LOOP = 16_384
+_REMEMBERED_CHARACTERS = 1 << 25  # of tests and plans in all; bounds the memory of the analyses
+_ENTRY_CHARACTERS = 1024  # that count for each analysis, however short its tests are
+_LARGE_CHARACTERS = 1 << 15
+_MOST_LARGE = 2  # large suites that are analysed at once, each in a process of its own
 # The longest encoding of a value equal to 1 is that of an instance of a subclass of Decimal, with
 # 20,000 zeros behind the point, and the expanded size of an item is 32 bytes.
 _LONGEST_ITEM_BYTES = 24_000
@@ -53,7 +71,101 @@ _NAN = re.compile(rb'\bNaN\b|"nan"')
 _MOST_EXPANDED_TIMES = 32
 
 
-async def judge(
+_Key = tuple[tuple[str, ...], str, str | None, str, str | None]
+"""What an analysis depends on: tests, setup, entry point and its method, and integrity."""
+
+
+class AssertsJudge:
+    """The judge of `asserts`. Only the tests decide the level (`judge/analysis/levels.py`).
+
+    It holds the analyses of tests: the submissions of a group share theirs.
+    """
+
+    def __init__(self) -> None:
+        self._analyses: OrderedDict[_Key, asyncio.Future[Analysis]] = OrderedDict()
+        self._characters = 0
+        self._large = asyncio.Semaphore(_MOST_LARGE)
+
+    @property
+    def rules(self) -> GraderRules:
+        """The rules of `asserts`, with this judge."""
+
+        def control(grader: AssertsGrader) -> Control:
+            return partial(of_asserts, grader)
+
+        return GraderRules("asserts", self.judge, integrity=self.integrity, control=control)
+
+    async def integrity(self, grader: AssertsGrader) -> Integrity:
+        """Return the integrity of results. Raises InvalidTask for tests that do not parse."""
+        return (await self._analysed(grader)).level
+
+    async def judge(
+        self, submission: Submission, grader: AssertsGrader, backend: Sandboxes
+    ) -> Judgement:
+        """Judge by test statements. Raises InvalidTask."""
+        analysis = await self._analysed(grader)
+        if analysis.level == "in_process":
+            judgement = await judge_shared(submission, grader, backend, analysis)
+            return replace(judgement, level="shared")
+        if analysis.plan is not None:
+            with contextlib.suppress(NotDecidable):
+                plan, setup = analysis.plan, analysis.setup[0]
+                judgement = await judge_by_plan(submission, grader, backend, plan, setup)
+                return replace(judgement, level="calls")
+        judgement = await asserts_test_sandbox.judge(submission, grader, backend, analysis)
+        return replace(judgement, level="values")
+
+    async def _analysed(self, grader: AssertsGrader) -> Analysis:
+        """Return the result of `analyse`, remembered.
+
+        A thread or a process analyses, and goes on for the others if one is cancelled.
+        """
+        entry = grader.entry_point, grader.method
+        key = (tuple(grader.tests), grader.setup, *entry, grader.integrity)
+        known = self._analyses.get(key)
+        if known is None:
+            known = asyncio.ensure_future(self._analyse(grader, _length(key)))
+            self._analyses[key] = known
+            self._characters += _length(key)
+            known.add_done_callback(lambda done: self._remember(key, done))
+        self._analyses.move_to_end(key)
+        return known.result() if known.done() else await asyncio.shield(known)
+
+    async def _analyse(self, grader: AssertsGrader, length: int) -> Analysis:
+        if length <= _LARGE_CHARACTERS:
+            return await asyncio.to_thread(analyse, grader)
+        async with self._large:
+            return await asyncio.to_thread(analyse_apart, grader)
+
+    def _remember(self, key: _Key, done: asyncio.Future[Analysis]) -> None:
+        """Forget an analysis that failed, and the oldest ones above the bound."""
+        if done.cancelled() or done.exception() is not None:
+            self._forget(key)
+        elif key in self._analyses:
+            self._characters += _plan_length(done)
+        while self._characters > _REMEMBERED_CHARACTERS:
+            self._forget(next(iter(self._analyses)))
+
+    def _forget(self, key: _Key) -> None:
+        found = self._analyses.pop(key, None)
+        if found is not None:
+            self._characters -= _length(key) + _plan_length(found)
+
+
+def _length(key: _Key) -> int:
+    tests, setup, *_ = key
+    return sum(map(len, tests)) + len(setup) + _ENTRY_CHARACTERS
+
+
+def _plan_length(analysis: asyncio.Future[Analysis]) -> int:
+    """Return the weight of the plan of a finished analysis."""
+    if not analysis.done() or analysis.cancelled() or analysis.exception() is not None:
+        return 0
+    plan = analysis.result().plan
+    return 0 if plan is None else plan.weight
+
+
+async def judge_by_plan(
     submission: Submission, grader: AssertsGrader, backend: Sandboxes, plan: Plan, setup: str
 ) -> Judgement:
     """Judge with one sandbox; the setup runs before the submission.

@@ -1,0 +1,465 @@
+"""Texts in other languages than Python, by patterns, in linear time: recognised, joined, completed.
+
+- Recognised: whether a text is a program, and whether a block only shows another one, by signs of all
+  languages together.
+- Joined: two sources as one. The second source is a completion, or has one. The first is a part of the task,
+  and gives way: its imports never repeat or contradict those of the completion.
+- Completed: a function that a prompt begins. A completion that defines the function itself takes the place
+  of the prompt's definition; any other one is the function's body. Braces outside of strings and comments
+  tell which blocks of the prompt are open.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from types import MappingProxyType
+
+# ---------------------------------------------------------------- recognition
+
+# "#!/bin/sh", "#include <a>", "<?php", "package main", "import a.b;", 'import "fmt"', "use std::io;".
+_ONLY_CODE = re.compile(
+    r"(?m)\s*+(?:#!|#include\b|<\?php|package [\w.]++;?$|(?:import|using|use) [^\n]{0,9999}[;\"'(]$)"
+)
+# The first line, but for comments: "It is so.", "**Solution**:", "To double n, I use x;", "$ node a.js".
+_PROSE = re.compile(
+    r"(?m)\s*+(?:(?:#(?!!|include\b)|//|--|/?\*)[^\n]*+(?:\s++|\Z))*+(?:[^\n]{0,9999}[\w)`*][.!?]$"
+    r"|[^\n\w]{0,99}[A-Z](?:[^\n]{0,9999}:$|[\w']*+,? [a-z']++,? [a-z]+\b)|(?:\$|%|>>>) |\Z)"
+)
+_SIGN = re.compile(r"[(){}\[\]=;$<>@\"|]|\b(?:echo|print|puts) ")  # "f(x)", "puts 1"
+_COMMENT_OR_STRING = re.compile(
+    r"""(?P<comment>//[^\n]*+|(?<![\w.*/}"'])/\*(?s:.*?)(?:\*/|\Z)|(?<!\S)--(?=\s)[^\n]*+"""
+    r"|(?<![^\s;])#(?![\[!]|[ \t]{0,20}(?:define|include)\b)[^\n]*+)"
+    r"""|"(?:[^"\\\n]++|\\.)*+"?|'(?:[^'\\\n]++|\\.)*+'?"""
+)
+_KEYWORD = (
+    r"\b(?:class|def|define|enum|fn|fun|func|function|impl|interface|module|namespace|object|package"
+    r"|record|struct|sub|trait|type|union)\b"
+)
+_ARGUMENTS = r"\((?:[^(){};]{1,300}+|\([^(){};]{0,100}+\)){0,20}+\)"
+# "def twice", "func (t T) Twice"; "int twice(int n)\n{"; "twice = async (n) =>"; "struct {…} Point;".
+_DEFINITION = re.compile(
+    rf"{_KEYWORD}[!&* ]{{1,3}}(?:class |<[^<>\n]{{0,80}}+> ?|\([^()\n]{{0,100}}+\) ?)?"
+    r"(?!(?:in|of)\b)([\w.]++[?!]?)"
+    r"|(?<![\w.$>-])(?!(?:catch|else|elsif|for|foreach|function|if|switch|unless|until|while|with)\b)"
+    rf"([\w.-]++)(?:<[\w, ]{{1,60}}+>)? ?{_ARGUMENTS}"
+    r"(?: throws [^(){};=\n]{1,80}+|[^(){};,=\n]){0,80}+\n?(?:\{|=>)"
+    rf"|(?<![\w.])([\w.]++) ?(?::[^\n]{{1,120}}? )?(?:=(?![=>])|:=|<-|:) ?(?:(?:async |move )?(?:{_KEYWORD}"
+    rf"|R6Class|lambda\b|\\\(|\||->|(?:{_ARGUMENTS}|\w{{1,60}}+)(?: ?: ?\w{{1,60}}+)? ?=>))|\}} ?(\w++) ?;"
+)
+# Other signs of code that is no example: a function without a name, a result, the begin of a file.
+_IS_CODE = re.compile(
+    r"(?m)=>|\) ?->|= ?\[[^\[\]\n]{0,80}+\] ?[({m]|\bsub ?\{|^[\w-]++ ?\(\) ?\(|\{ ?\w++ ?:[^\n]{1,80} ->"
+    r"|\b(?:exports?|return|std::cin|template)\b|^#!|^ ?# ?include|^package\b|\bmain ?\("
+)
+# "twice(4)", "twice<int>(4)"; "Stack::new"; "double 4" of a shell.
+_USED = re.compile(
+    r"(?m)(?<![\w.>:])\$?(\w[\w.]*+[?!]?)(?=(?:<[\w, ]{1,60}+>)? ?\()|(?<![\w.$>:])([A-Z]\w*+)"
+    r"|(?:^|[;|&`{!]|\$\(|\b(?:do|elif|if|then|until|while)\b) ?(?!(?:if|while)\b)([\w-]++)(?=$|[ ;)'\"`])"
+)
+_ASSIGNED = re.compile(r"(?<![\w.])([\w.]++) ?(?:[-+*/|&^%]?=(?![=>~])|:=|<-)(?! ?require\b)")
+_RUNS_A_SCRIPT = re.compile(r"[^\n]*(?:\bchmod\b|\./[\w./-]+|\b(?:ba)?sh[ \t]+[\w./-]+\.sh\b)")
+
+
+def is_program(text: str) -> bool:
+    """Tell whether the first line of a text is one that only code has."""
+    return _ONLY_CODE.match(text) is not None
+
+
+def begins_as_code(text: str) -> bool:
+    """Tell whether a text is code or prose, by its first line and its signs."""
+    has_signs = not _PROSE.match(text) and _SIGN.search(text, 0, 256 * 1024)
+    return bool(_ONLY_CODE.match(text) or has_signs)
+
+
+def defined_names(block: str) -> frozenset[str]:
+    """Return the functions and types that a block defines; of a name with dots, its parts, too."""
+    found = ("".join(names) for names in _DEFINITION.findall(_without_strings(block)))
+    return frozenset(part for name in found for part in (name, *name.split(".")))
+
+
+def is_example(block: str, known: frozenset[str], *, is_named: bool) -> bool:
+    """Tell whether a block is an output, runs a script, or only calls one of the names `known`."""
+    plain, is_code = _without_strings(block), is_named or begins_as_code(block)
+    if not is_code or all(map(_RUNS_A_SCRIPT.match, plain.splitlines())):
+        return True
+    if "stdin" in block.lower() or _IS_CODE.search(plain) or _DEFINITION.search(plain):
+        return False
+    calls = ("".join(names) for names in _USED.findall(plain))
+    used = {part for name in calls for part in (name, name.rstrip("!"), name.partition(".")[0])}
+    return not known.isdisjoint(used.difference(_ASSIGNED.findall(plain)))
+
+
+def _without_strings(text: str) -> str:
+    """Return the text without comments, and without strings that name nothing."""
+
+    def rest(found: re.Match[str]) -> str:
+        return found[0] if found["comment"] is None and re.search(r"[$#][{(]", found[0]) else " '' "
+
+    lines = (" ".join(line.split()) for line in _COMMENT_OR_STRING.sub(rest, text).splitlines())
+    return "\n".join(line for line in lines if line)
+
+
+# ---------------------------------------------------------------- joining
+
+GO_PACKAGE = re.compile(r"^package[ \t]+\w+", re.MULTILINE)
+"""Matches `package main`."""
+GO_IMPORT = re.compile(
+    r"^import[ \t]*(?:\([^()]*\)|(?:[\w.]+[ \t]+)?\"[^\"\n]*\")[ \t]*;?[ \t]*$", re.MULTILINE
+)
+r"""Matches `import "fmt"`, `import m "math"` and `import (…)` of several lines."""
+GO_IMPORTED = re.compile(r"(?:([\w.]+)[ \t]+)?(\"[^\"\n]*\")")
+"""Matches `"fmt"` and `m "math"` in an import."""
+RUST_INNER = re.compile(r"(?:\s*+(?:#!\[[^\n]*\]|//[^\n]*+)[ \t]*+(?:\n|\Z))*+")
+"""Matches the first lines of a file such as `#![allow(unused)]`, with comments around them."""
+RUST_USE = re.compile(r"^(?:use|extern[ \t]+crate)[ \t][^\n]*;[ \t]*$", re.MULTILINE)
+"""Matches `use std::io;`."""
+REQUIRE = re.compile(
+    r"^(?:const|let|var)[ \t]+([^=\n]+?)[ \t]*=[ \t]*(require\([^()\n]*\)(?:\.\w+)?)[ \t]*;?[ \t]*$",
+    re.MULTILINE,
+)
+"""Matches `const fs = require("fs");` and `const { sep, join: j } = require("path")`."""
+
+# `from __future__ import annotations`, and before a semicolon.
+_FUTURE = re.compile(
+    r"^(from[ \t]+__future__[ \t]+import[ \t]*(?:\([^()]*\)|[^\n;#]*))(?:[ \t]*;[ \t]*)?",
+    re.MULTILINE,
+)
+_SHEBANG = re.compile(r"#![^\[\n][^\n]*(?:\n|\Z)")  # `#!/bin/bash`; not Rust's `#![allow(unused)]`
+_JAVA_PUBLIC = re.compile(
+    r"^public[ \t]+(?=(?:(?:abstract|final|sealed)[ \t]+)*(?:class|interface|enum|record)\b)",
+    re.MULTILINE,
+)
+"""Matches the first word of `public final class Pair`: a file has one public type, the completion's."""
+_RUST_STANDARD = re.compile(r"^use[ \t]+(?:::)?(?:std|core|alloc)\b[^;]{0,4000};", re.MULTILINE)
+"""Matches `use std::io::{self, Read};`, in one line or in several."""
+_GO_VERSION = re.compile(r"/v\d+\Z")  # the end of `math/rand/v2`
+_DECLARES = re.compile(
+    r"^(?:const|let|var|class|(?:async[ \t]+)?function\*?|import)\b([^;=()\n{]*(?:\{[^{}()]*\})?)",
+    re.MULTILINE,
+)
+"""Matches the beginning of `const { a, b: c } = require("d")`."""
+_PHP_OPEN = re.compile(r"\s*<\?(?:php\b|(?![=\w]))", re.IGNORECASE)  # `<?php`
+_PHP_CLOSED = re.compile(r"\?>\s*\Z")  # `?>` as the end
+
+Join = Callable[[str, str], str]
+
+
+def joined(language: str, before: str, code: str) -> str:
+    """Return one source with what `before` and `code` say, in this order."""
+    if not before.strip():
+        return code
+    if not code.strip():
+        return before
+    code = _SHEBANG.sub("", code, count=1) if code.startswith("#!") else code
+    return _JOIN.get(language, _appended)(before, code)
+
+
+def without_repeated(text: str, other: str, line: re.Pattern[str]) -> str:
+    """Return a text without those lines of this form that `other` has, too: they are left empty."""
+    lines = {each.strip() for each in other.splitlines()}
+    return line.sub(lambda found: "" if found[0].strip() in lines else found[0], text)
+
+
+def go_setup(setup: str, completion: str) -> str:
+    """Return the setup without the packages that the completion imports itself, in one file with it."""
+    imported = {
+        path for found in GO_IMPORT.findall(completion) for _, path in GO_IMPORTED.findall(found)
+    }
+
+    def left(found: re.Match[str]) -> str:
+        each = [one[0] for one in GO_IMPORTED.finditer(found[0][6:]) if one[2] not in imported]
+        return "".join(f"import {one}\n" for one in each)
+
+    return GO_IMPORT.sub(left, setup)
+
+
+def _javascript_parts(before: str, code: str) -> tuple[str, str]:
+    """Return both sources without a name that both declare by `require`: they share a scope.
+
+    The completion leaves out a line that the other has, too; the other a name that the completion
+    declares in another way.
+    """
+    code = without_repeated(code, before, REQUIRE)
+
+    declared = _declared(code)
+
+    def left(found: re.Match[str]) -> str:
+        names = [each.strip() for each in found[1].strip("{} \t").split(",") if each.strip()]
+        free = [each for each in names if each.rpartition(":")[2].strip() not in declared]
+        if len(free) == len(names):
+            return found[0]
+        return f"const {{ {', '.join(free)} }} = {found[2]};" if free else ""
+
+    return REQUIRE.sub(left, before), code
+
+
+def _declared(code: str) -> set[str]:
+    """Return the names that lines such as `const { a, b: c } = …` and `import d, { e } from …` declare."""
+    parts = [part for found in _DECLARES.findall(code) for part in re.split(r"[,{}]", found)]
+    names = (re.findall(r"[\w$]+", part.partition(" from ")[0]) for part in parts)
+    return {each[-1] for each in names if each}
+
+
+# ---------------------------------------------------------------- each language
+
+
+def _appended(before: str, code: str) -> str:
+    return f"{before.rstrip()}\n{code}"
+
+
+def _python(before: str, code: str) -> str:
+    futures = dict.fromkeys(
+        each.strip() for text in (code, before) for each in _FUTURE.findall(text)
+    )
+    return "\n".join([*futures, _FUTURE.sub("", before).strip("\n"), _FUTURE.sub("", code)])
+
+
+def _hoisted(*lines: str) -> Join:
+    """Return what joins sources whose lines of these forms, in this order, begin a file.
+
+    A file has one name of a package or a namespace: the completion's.
+    """
+    forms = [re.compile(line, re.MULTILINE) for line in lines]
+
+    def join(before: str, code: str) -> str:
+        first: list[str] = []
+        for form in forms:
+            found = [each.strip() for text in (code, before) for each in form.findall(text)]
+            is_name = bool(found) and found[0].startswith(("package", "namespace"))
+            first += found[:1] if is_name else dict.fromkeys(found)
+            before, code = form.sub("", before), form.sub("", code)
+        return "\n".join([*first, before.strip(), code.lstrip("\n")])
+
+    return join
+
+
+_JAVA = _hoisted(
+    r"^[ \t]*package[ \t]+[\w.]+[ \t]*;", r"^import[ \t]+(?:static[ \t]+)?[\w.*]+[ \t]*;"
+)
+
+
+def _java(before: str, code: str) -> str:
+    return _JAVA(_JAVA_PUBLIC.sub("", before), code)
+
+
+def _go(before: str, code: str) -> str:
+    """Leave out the imports of `before` that the program lacks a use of: Go refuses them."""
+    package = GO_PACKAGE.search(code) or GO_PACKAGE.search(before)
+    before, code = GO_PACKAGE.sub("", before), GO_PACKAGE.sub("", code)
+    rest = GO_IMPORT.sub("", before) + "\n" + GO_IMPORT.sub("", code)
+    imports = [each[0] for each in GO_IMPORT.finditer(code)]
+    for found in GO_IMPORT.finditer(go_setup(before, code)):
+        for each in GO_IMPORTED.finditer(found[0][6:]):
+            name = each[1] or _GO_VERSION.sub("", each[2].strip('"')).rpartition("/")[2]
+            if name in "_." or re.search(rf"\b{re.escape(name)}\.", rest):
+                imports.append(f"import {each[0]}")
+    pieces = [package[0] if package else "", *dict.fromkeys(imports), rest.lstrip("\n")]
+    return "\n".join(pieces).lstrip("\n")
+
+
+def _rust(before: str, code: str) -> str:
+    """Import the names of `before` by a wildcard, so that the completion may import the same ones."""
+    inner, own = RUST_INNER.match(code), RUST_INNER.match(before)
+    assert inner is not None  # it matches an empty text
+    assert own is not None
+    before, code = before[own.end() :], code[inner.end() :]
+    names = _RUST_STANDARD.findall(before)
+    module = ""
+    if names:
+        public = "\n".join(f"pub {each}" for each in names)
+        name = (
+            f"names_{hashlib.blake2b(public.encode('utf-8', 'replace'), digest_size=6).hexdigest()}"
+        )
+        module = f"#[allow(unused_imports)]\nmod {name} {{\n{public}\n}}\n"
+        module += f"#[allow(unused_imports)]\nuse {name}::*;\n"
+        before = _RUST_STANDARD.sub("", before)
+    return f"{inner[0]}{own[0]}{module}{before.strip()}\n{code}"
+
+
+def _javascript(before: str, code: str) -> str:
+    return _appended(*_javascript_parts(before, code))
+
+
+_PHP = _hoisted(
+    r"^declare[ \t]*\([ \t]*strict_types[^()\n]*\)[ \t]*;",
+    r"^namespace[ \t]+[\w\\]+[ \t]*;",
+    r"^use[ \t]+[^\n;({]*;",
+)
+
+
+def _php(before: str, code: str) -> str:
+    """Join the sources in one block of PHP. A text before `<?php` is output, and stays in its place."""
+    opened = _PHP_OPEN.match(code)
+    if opened is None and "<?" in code:
+        return _appended(before if _PHP_CLOSED.search(before) else f"{before}\n?>", code)
+    before = _PHP_CLOSED.sub("", before)
+    begins = _PHP_OPEN.match(before)
+    code = code[opened.end() :] if opened else code
+    return "<?php\n" + _PHP(before[begins.end() :] if begins else before, code)
+
+
+_JOIN: Mapping[str, Join] = MappingProxyType(
+    {
+        "python": _python,
+        "java": _java,
+        "junit": _java,
+        "kotlin": _hoisted(
+            r"^@file:[^\n]*",
+            r"^package[ \t]+[\w.]+;?",
+            r"^import[ \t]+[\w.*]+(?:[ \t]+as[ \t]+\w+)?;?",
+        ),
+        "scala": _hoisted(r"^package[ \t]+[\w.]+;?[ \t]*$"),
+        "csharp": _hoisted(r"^using[ \t]+(?:static[ \t]+)?[\w.]+(?:[ \t]*=[ \t]*[\w.<>]+)?[ \t]*;"),
+        "go": _go,
+        "go_test": _go,
+        "rust": _rust,
+        "javascript": _javascript,
+        "jest": _javascript,
+        "typescript": _javascript,
+        "php": _php,
+    }
+)
+"""Languages whose files begin with something; in the others a source goes on with the next one."""
+
+
+# ---------------------------------------------------------------- completion
+
+_KEYWORDS = r"(?:function|fun|func|def|sub|fn)\s+"
+_ARROW = r"\s*(?::[^=\n]{1,100})?=\s*(?:async\s*)?(?:function\b|\([^()]*\)[^=\n]{0,100}=>|\w+\s*=>)"
+_TYPED = re.compile(
+    r"[ \t]*+(?!return\b|else\b|throw\b|new\b)[\w:<>,\[\]&*.? \t]*[\w>\]&*][ \t&*]+"
+)
+"""Matches `    static std::vector<int> `, before the name of a function."""
+_PARAMETERS = r"[ \t]*+\((?:[^()]|\([^()]{0,200}\)){0,500}+\)[^;{}()]{0,200}\{"  # `(int n) const {`
+MAX_TYPE_CHARACTERS = 300
+MAX_CLOSED_CHARACTERS = 64 * 1024
+MAX_DEFINITIONS = 1000
+_TYPED_LANGUAGES = frozenset({"c", "cpp", "csharp", "java"})
+_TYPE = re.compile(
+    r"^[^\n{};()]*?\b(?:class|object|struct|impl|interface|namespace)\s+(\w+)[^\n;]*", re.MULTILINE
+)
+"""Matches the line `public class Solution {`."""
+_WITHOUT_BRACES = frozenset({"lua", "ruby"})
+_DESCRIPTION = ("//", "#[", "@", "*", "/*")
+_NO_CODE = re.compile(
+    r"//[^\n]*|/\*.*?(?:\*/|\Z)|^[ \t]*#[^\n]*|\"(?:[^\"\\\n]|\\.)*+\"?|'(?:\\[^\n]{1,8}|[^'\\\n])'",
+    re.DOTALL | re.MULTILINE,
+)
+"""Matches a comment, a string, and a character such as `'{'`; not Rust's `'a`."""
+_BRACE = re.compile(r"[{}]|\n[ \t]*")
+
+
+def with_definition(language: str, prompt: str, code: str, name: str | None) -> str | None:
+    """Return the program of a completion that defines the prompt's function; None if it does not."""
+    function = re.split(r"\W+", name or "")[-1] or _last_name(language, prompt)
+    if function is None or not _definitions(language, function, code):
+        return None
+    own = _definitions(language, function, prompt)
+    if not own:
+        return joined(language, prompt, code)
+    at = prompt.rfind("\n", 0, own[-1] + 1) + 1
+    head = without_last_lines(prompt[:at], _DESCRIPTION)
+    blocks = _open_blocks(language, head)
+    if not blocks:
+        return joined(language, head, code)
+    types = {each[1] for each in _TYPE.finditer(code)}
+    around = next((each for each in _TYPE.finditer(head) if each[1] in types), None)
+    if around is not None:
+        return joined(language, without_last_lines(head[: around.start()], _DESCRIPTION), code)
+    program = joined(language, head, code)
+    if len(program) > MAX_CLOSED_CHARACTERS:
+        return program
+    return program + "\n}" * min(len(_open_blocks(language, program)), len(blocks)) + "\n"
+
+
+def without_last_lines(text: str, beginnings: tuple[str, ...]) -> str:
+    """Return a text without its last lines that begin so, behind blanks: decorators, comments."""
+    lines = text.splitlines(keepends=True)
+    while lines and lines[-1].lstrip().startswith(beginnings):
+        lines.pop()
+    return "".join(lines)
+
+
+def continued(language: str, prompt: str, body: str, suffix: str) -> str:
+    """Return the program of a function's body, with the braces of the prompt that the body leaves open."""
+    program = prompt + body + suffix
+    if suffix and prompt.endswith("\n") and not body.endswith("\n") and not suffix[:1].isspace():
+        program = f"{prompt}{body}\n{suffix}"
+    program = _closed(language, prompt, program)
+    if language == "go":  # the program may lack a use of what the prompt imports
+        imports = "\n".join(GO_IMPORT.findall(program))
+        return joined(language, imports, GO_IMPORT.sub("", program))
+    return program
+
+
+def _definitions(language: str, name: str, text: str) -> list[int]:
+    """Return the places of the definitions of a function: `int f(`, `func f`, `const f = (x) =>`."""
+    if language in _TYPED_LANGUAGES:
+        return [place for _, place in _typed(text, re.escape(name))]
+    name = re.escape(name)
+    patterns = [
+        rf"\b{_KEYWORDS}{name}(?!\w)",
+        rf"\b(?:const|let|var)\s+{name}{_ARROW}",
+        rf"^[ \t]*+(?:local[ \t]+)?{name}[ \t]*(?:<-|=)[ \t]*function\b",  # R and Lua
+        rf"^{name}[ \t]*\(\)",  # Bash
+    ]
+    return [each.start() for each in re.finditer("|".join(patterns), text, re.MULTILINE)]
+
+
+def _typed(text: str, name: str = r"\w+") -> Iterator[tuple[str, int]]:
+    """Yield the name and the place of each function with a type before it, as in `int f(`."""
+    found_names = re.finditer(rf"(?<![\w.$])({name}){_PARAMETERS}", text)
+    for found in islice(found_names, MAX_DEFINITIONS):
+        end = found.start()
+        least = max(end - MAX_TYPE_CHARACTERS, 0)
+        start = text.rfind("\n", least, end) + 1 or least
+        if _TYPED.fullmatch(text, start, end):
+            yield found[1], end
+
+
+def _last_name(language: str, prompt: str) -> str | None:
+    """Return the name of the prompt's last function."""
+    if language in _TYPED_LANGUAGES:
+        names = [name for name, _ in _typed(prompt)]
+    else:
+        pairs = re.findall(rf"\b{_KEYWORDS}([\w.]+)|^([\w.]+)[ \t]*\(\)", prompt, re.MULTILINE)
+        names = [first or second for first, second in pairs]
+    return names[-1] if names else None
+
+
+def _open_blocks(language: str, text: str) -> list[str]:
+    """Return the indentation of each line whose brace is open at the end, the outermost first."""
+    if language in _WITHOUT_BRACES:
+        return []
+    indent = ""
+    opened: list[str] = []
+    for found in _BRACE.finditer(_NO_CODE.sub(" ", f"\n{text}")):
+        if found[0] == "{":
+            opened.append(indent)
+        elif found[0] != "}":
+            indent = found[0][1:]
+        elif opened:
+            opened.pop()
+    return opened
+
+
+def _closed(language: str, prompt: str, program: str) -> str:
+    """Return the program with the closing braces that it lacks for blocks of the prompt.
+
+    Where a line closes such a block by its indentation, the program is left alone: the braces of the text
+    are then not those that the language counts.
+    """
+    if len(program) > MAX_CLOSED_CHARACTERS:
+        return program
+    blocks = _open_blocks(language, prompt)
+    missing = len(_open_blocks(language, program))
+    if not 0 < missing <= len(blocks):
+        return program
+    end = f"\n{blocks[missing - 1]}}}"
+    if end in program[len(prompt) :]:
+        return program
+    closing = "\n".join(f"{indent}}}" for indent in reversed(blocks[:missing]))
+    return f"{program.rstrip()}\n{closing}\n"
