@@ -13,9 +13,9 @@ from itertools import accumulate
 
 from proctor_client.wire import AssertsGrader, Failure
 from proctor_service.errors import DeadlinePassed
-from proctor_service.evaluate import Item, NoCode, Origin, Outcome
 from proctor_service.features.journal.entry import Entries, Record
 from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.outcomes import Item, NoCode, Origin, Outcome
 from proctor_service.sandbox.interface import Limits, Usage
 
 TENANT = "lab"

@@ -14,13 +14,13 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fastapi import FastAPI
 from fastapi.telemetry import TelemetryConfig
 
 from proctor_service.errors import StartError, StopError
-from proctor_service.evaluate import Evaluator, Judge, Outcome, outcome_bytes
+from proctor_service.evaluate import Evaluator, Judge
 from proctor_service.features.compat import COMPAT_BODIES, CompatHandler, compat_routes
 from proctor_service.features.compat.program_runner import Runner
 from proctor_service.features.environments.loading import default_environment, load_environments
@@ -35,7 +35,7 @@ from proctor_service.features.replicas.fleet import Fleet
 from proctor_service.features.replicas.judge_processes.pool import Pool
 from proctor_service.features.replicas.reward_slices import RewardSlices
 from proctor_service.features.replicas.shared_answers import SharedAnswers
-from proctor_service.features.rollouts.agent import Play, Player
+from proctor_service.features.rollouts.agent import Player
 from proctor_service.features.rollouts.policy import Policies
 from proctor_service.features.rollouts.routes import RolloutContext, RolloutHandler, rollout_routes
 from proctor_service.features.rollouts.workplaces import workplaces
@@ -48,14 +48,9 @@ from proctor_service.http.server import make_server as make_server
 from proctor_service.http.task_store import TaskStore
 from proctor_service.judge.judge import Judge as OwnJudge
 from proctor_service.lifecycle import AppState
-from proctor_service.observe.instrumented import (
-    measured_connect,
-    measured_evaluate,
-    measured_judge,
-    measured_play,
-)
 from proctor_service.observe.logs import configure_logging
 from proctor_service.observe.metrics import Metrics
+from proctor_service.observe.observer import Observers
 from proctor_service.optional import (
     make_journal,
     make_store,
@@ -63,6 +58,7 @@ from proctor_service.optional import (
     version,
     with_own_journal,
 )
+from proctor_service.outcomes import Outcome, outcome_bytes
 from proctor_service.rewards.examples import BODIES, install_openapi
 from proctor_service.rewards.machine import Machine
 from proctor_service.rewards.routes import RewardHandler, reward_routes
@@ -79,9 +75,6 @@ from proctor_service.scheduling.queue import Deadlines, FairQueue
 from proctor_service.scheduling.result_cache import Cache
 from proctor_service.settings import Settings, unknown_variables, worker_environment
 from proctor_service.settings.garbage import spare_collector
-
-if TYPE_CHECKING:  # optional extras
-    from proctor_service.observe.tracing import Tracing
 
 log = logging.getLogger(__name__)
 
@@ -126,8 +119,7 @@ def build_app(
     if workers is not None:
         parts.own_sandboxes = 0
         workers.send_ahead = parts.queue.send_ahead
-        if parts.tracing is not None:
-            workers.when_leased = parts.tracing.leased
+        workers.when_leased = parts.observers.leased
     app = FastAPI(
         title="Proctor",
         version=version(),
@@ -229,12 +221,10 @@ def _parts(machine: Machine, judge: Judge, readiness: Readiness, metrics: Metric
     cache = Cache[Outcome](
         settings.cache_entries, settings.cache_mb * MEBIBYTE, outcome_bytes, deadlines
     )
-    judge = measured_judge(readiness.judged(judge), metrics)
-    judge = judge if tracing is None else tracing.judge(judge)
-    evaluate = measured_evaluate(Evaluator(judge, backend, queue, cache).evaluate, metrics)
     journal, questions = make_journal(settings, metrics)
-    evaluate = evaluate if journal is None else journal.recorded_evaluate(evaluate)
-    evaluate = evaluate if tracing is None else tracing.evaluate(evaluate)
+    optional = [each for each in (journal, tracing) if each is not None]
+    observers = Observers(metrics, readiness, *optional)
+    evaluate = Evaluator(judge, backend, queue, cache, observers).evaluate
     store = make_store(settings, metrics)
     shared = None if store is None else SharedAnswers(store)
     handler = RewardHandler(machine, evaluate, queue, _job_store(settings), shared)
@@ -265,9 +255,10 @@ def _parts(machine: Machine, judge: Judge, readiness: Readiness, metrics: Metric
             plan.tenant, plan.job, plan.deadline, plan.priority, begun=True
         ),
         machine.mcp_servers,
+        observers,
     )
-    play = player.play if journal is None else journal.recorded_play(player.play)
-    rollouts = RolloutHandler(machine, _rollout_context(settings, play, turns, metrics, tracing))
+    policies = Policies(settings.policy_hosts, settings.policy_attempts, observers=observers)
+    rollouts = RolloutHandler(machine, RolloutContext(player.play, policies.connect, turns))
     runner = Runner(backend, queue, settings.languages, metrics.executed)
     compat = CompatHandler(machine, evaluate, runner, queue)
     records = JournalHandler(questions, handler, version())
@@ -281,24 +272,9 @@ def _parts(machine: Machine, judge: Judge, readiness: Readiness, metrics: Metric
     metrics.watch_stateful(registry.census)
     return AppState(
         settings, backend, queue, deadlines, cache, handler, registry, sandboxes, rollouts, compat,
-        records, metrics, replicas, readiness, store, tracing, _spreader(settings, replicas, queue, metrics),
-        journal,
+        records, metrics, observers, replicas, readiness, store, tracing,
+        _spreader(settings, replicas, queue, metrics), journal,
     )  # fmt: skip
-
-
-def _rollout_context(
-    settings: Settings,
-    play: Play,
-    turns: FairQueue,
-    metrics: Metrics,
-    tracing: Tracing | None,
-) -> RolloutContext:
-    policies = Policies(settings.policy_hosts, settings.policy_attempts)
-    play = measured_play(play, metrics)
-    connect = measured_connect(policies.connect, metrics)
-    if tracing is None:
-        return RolloutContext(play, connect, turns)
-    return RolloutContext(tracing.play(play), tracing.connect(connect), turns)
 
 
 def _replicas(settings: Settings, metrics: Metrics) -> Replicas:

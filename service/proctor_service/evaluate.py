@@ -1,23 +1,25 @@
 """Evaluator: admit an item, lease a sandbox, judge the submission, compute verdict and reward.
 
-A peer may have judged an item that waited (`features/replicas/spreading.py`); its outcome then comes with the
-ticket.
-
 Start reading here. The evaluator is independent of backends, routes and graders. The result is
-either a judgement with its reward or the failure.
+either a judgement with its reward or the failure. A peer may have judged an item that waited
+(`scheduling/handover.py`); its outcome then comes with the ticket. Observers are told of each item
+and of each attempt of the judge (`observe/observer.py`).
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
-from proctor_client.wire import CacheResult, Extract, Integrity, Priority, Scoring
+from proctor_client.wire import Scoring
 from proctor_service.errors import Failure, HandedBack, JudgeFailed
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.sandbox.interface import DEFAULT, PAYER, Backend, Sandboxes
+from proctor_service.observe.observer import NO_OBSERVERS, ObservedSandboxes, Observer, Observers
+from proctor_service.outcomes import Item, NoCode, Outcome
+from proctor_service.sandbox.interface import PAYER, Backend, Sandboxes
 from proctor_service.scheduling.queue import FairQueue, attempted
 from proctor_service.scheduling.result_cache import Cache
 
@@ -31,114 +33,57 @@ The separate name lets a log collector drop these records.
 LONGEST_LOGGED_CHARACTERS = 20_000
 
 
-@dataclass(frozen=True, slots=True)
-class NoCode:
-    """Completion without code. `tests`: number of tests that the completion fails."""
-
-    tests: int = 0
-    message: str = "No code was found in the completion."
-    environment: str = DEFAULT
-    integrity: Integrity = "separated"
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where a submission comes from, for the journal.
-
-    `completion`: the text that the submission was extracted from by the rule `extract`. `task`: the
-    group of a submission, or the task of a rollout. `step`: the step of the training run. `prompt`: JSON
-    of what the policy saw, or an empty text.
-    """
-
-    completion: str = ""
-    extract: Extract = "none"
-    submission_id: str | None = None
-    task: str | None = None
-    step: int | None = None
-    prompt: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """Submission in the evaluator, with its owner and deadline (monotonic clock).
-
-    `cache_key`: hash of every input to the verdict; None turns the cache off. `begun`: the item
-    belongs to begun work, which continues while the service drains. `rollout_id` and
-    `graded_sandbox_id` are for the logs: the rollout of the item, and the sandbox with the judged
-    state. `portable`: a peer may judge the item, which has come from no peer. `traceparent`: span of
-    the item, for a peer. `origin`: None for an item of a peer, which has it in its journal.
-    """
-
-    evaluation_id: str
-    submission: Submission | NoCode
-    tenant: str
-    job: str
-    deadline: float
-    cache_key: bytes | None = None
-    tags: tuple[str, ...] = ()
-    priority: Priority = "training"
-    begun: bool = False
-    rollout_id: str | None = None
-    graded_sandbox_id: str | None = None
-    portable: bool = False
-    traceparent: str = ""
-    origin: Origin | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """Either a judgement with its reward, or the failure.
-
-    `peer_degraded`: missing protections of the peer that judged the item; None without a peer.
-    """
-
-    judgement: Judgement | None = None
-    reward: float | None = None
-    failure: Failure | None = None
-    queue_seconds: float = 0.0
-    cache: CacheResult = "miss"
-    peer_degraded: tuple[str, ...] | None = None
-
-
 Judge = Callable[[Submission, Sandboxes], Awaitable[Judgement]]
 Evaluate = Callable[[Item], Awaitable[Outcome]]
 
 
 class Evaluator:
-    """Evaluator of items: connects queue, cache and judge."""
+    """Evaluator of items: connects queue, cache, judge and observers."""
 
     def __init__(
-        self, judge: Judge, backend: Backend, queue: FairQueue, cache: Cache[Outcome]
+        self,
+        judge: Judge,
+        backend: Backend,
+        queue: FairQueue,
+        cache: Cache[Outcome],
+        observers: Observers = NO_OBSERVERS,
     ) -> None:
         self._judge = judge
         self._backend = backend
         self._queue = queue
         self._cache = cache
+        self._observers = observers
 
     async def evaluate(self, item: Item) -> Outcome:
         """Return the judgement and reward of the item, or the failure.
 
         Only a cancellation raises.
         """
+        observers, begun = self._observers, time.perf_counter()
+        if observers.follow_work:
+            observers.tell(Observer.item_begun, item)
+            if item.portable:
+                item = replace(item, traceparent=observers.traceparent())
         submission = item.submission
-        if isinstance(submission, NoCode):
-            judgement = Judgement(
-                "no_code",
-                total=submission.tests,
-                message=submission.message,
-                integrity=submission.integrity,
-            )
-            outcome = Outcome(judgement, 0.0)
-        else:
-            work = partial(self._in_turn, item, submission)
-            try:
-                outcome, how = await self._cache.once(item.cache_key, item.deadline, work)
-                if how != "miss":
-                    outcome = replace(outcome, cache=how, queue_seconds=0.0)
-            except Failure as failure:
-                outcome = Outcome(failure=failure)
+        try:
+            if isinstance(submission, NoCode):
+                outcome = _without_code(submission)
+            else:
+                work = partial(self._in_turn, item, submission)
+                if item.cache_key is None:
+                    outcome = await work()
+                else:
+                    outcome, how = await self._cache.once(item.cache_key, item.deadline, work)
+                    if how != "miss":
+                        outcome = replace(outcome, cache=how, queue_seconds=0.0)
+        except Failure as failure:
+            outcome = Outcome(failure=failure)
+        except BaseException as error:
+            observers.tell(Observer.item_interrupted, item, error)
+            raise
         if log.isEnabledFor(logging.DEBUG):  # up to thousands of lines per second
             _log_details(item, outcome)
+        observers.tell(Observer.item_ended, item, outcome, time.perf_counter() - begun)
         return outcome
 
     async def _in_turn(self, item: Item, submission: Submission) -> Outcome:
@@ -147,26 +92,26 @@ class Evaluator:
         A submission that its judge hands back waits for another ticket.
         """
         try:
-            asked = self._queue.clock()
-            timed = replace(submission, deadline=item.deadline, asked_at=asked)
-            judge = partial(self._judge, timed, self._backend)
-            whose = (item.tenant, item.job)
-            PAYER.set(whose)
+            enqueued_at = self._queue.clock()
+            timed = replace(submission, deadline=item.deadline, asked_at=enqueued_at)
+            attempt = partial(self._attempt, timed)
+            owner = (item.tenant, item.job)
+            PAYER.set(owner)
             work = item if item.portable and submission.state is None else None
             waited_seconds = 0.0
             while True:
-                turn = self._queue.admit(*whose, item.deadline, item.priority, item.begun, work)
+                turn = self._queue.admit(*owner, item.deadline, item.priority, item.begun, work)
                 try:
                     async with turn as ticket:
                         if isinstance(ticket.elsewhere, Outcome):
                             seconds = ticket.queue_seconds + ticket.elsewhere.queue_seconds
                             return replace(ticket.elsewhere, queue_seconds=waited_seconds + seconds)
                         judgement = await attempted(
-                            judge, ticket, item.evaluation_id, item.deadline
+                            attempt, ticket, item.evaluation_id, item.deadline
                         )
                     break
                 except HandedBack:
-                    waited_seconds = self._queue.clock() - asked
+                    waited_seconds = self._queue.clock() - enqueued_at
             if judgement.unreported:
                 log.warning(
                     "a program ended without a report: %s",
@@ -182,6 +127,33 @@ class Evaluator:
             log.exception("the judge failed", extra={"evaluation_id": item.evaluation_id})
             message = f"a fault of the service; its log has it under {item.evaluation_id}"
             raise JudgeFailed(message) from error
+
+    async def _attempt(self, submission: Submission) -> Judgement:
+        """Return the judgement of one attempt. Raises the judge's errors."""
+        observers, begun = self._observers, time.perf_counter()
+        sandboxes: Sandboxes = self._backend
+        if observers.follow_work:
+            observers.tell(Observer.attempt_begun, submission)
+            sandboxes = ObservedSandboxes(sandboxes, observers.leased)
+        try:
+            judgement = await self._judge(submission, sandboxes)
+        except BaseException as error:
+            observers.tell(Observer.attempt_failed, submission, error)
+            raise
+        seconds = time.perf_counter() - begun
+        observers.tell(Observer.attempt_judged, submission, judgement, seconds)
+        return judgement
+
+
+def _without_code(submission: NoCode) -> Outcome:
+    """Return the outcome of a completion without code: every test fails."""
+    judgement = Judgement(
+        "no_code",
+        total=submission.tests,
+        message=submission.message,
+        integrity=submission.integrity,
+    )
+    return Outcome(judgement, 0.0)
 
 
 def reward(judgement: Judgement, scoring: Scoring) -> float:
@@ -230,20 +202,11 @@ def _log_details(item: Item, outcome: Outcome) -> None:
         "at_peer": None if outcome.peer_degraded is None else True,
     }
     log.debug("evaluated", extra={k: v for k, v in fields.items() if v is not None})
-    said = {
+    texts = {
         "source": "" if submission is None else submission.source,
         "outcome": judgement.message,
         "stdout": judgement.stdout,
         "stderr": judgement.stderr,
     }
-    cut = {name: text[:LONGEST_LOGGED_CHARACTERS] for name, text in said.items() if text}
+    cut = {name: text[:LONGEST_LOGGED_CHARACTERS] for name, text in texts.items() if text}
     texts_log.debug("texts", extra={"evaluation_id": item.evaluation_id, **cut})
-
-
-def outcome_bytes(outcome: Outcome) -> int:
-    """Return the approximate memory of an outcome in bytes, for the limit of the cache."""
-    judgement = outcome.judgement
-    if judgement is None:
-        return 256
-    texts = len(judgement.message) + len(judgement.stdout) + len(judgement.stderr)
-    return 1024 + texts + sum(len(f.test) + len(f.message) + 128 for f in judgement.failures)

@@ -16,7 +16,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from proctor_service.evaluate import Outcome
 from proctor_service.features.compat import CompatHandler
 from proctor_service.features.journal.answering.routes import JournalHandler
 from proctor_service.features.journal.recorder import Recorder
@@ -25,6 +24,8 @@ from proctor_service.features.rollouts.routes import RolloutHandler
 from proctor_service.http.health import Readiness
 from proctor_service.http.responses import RequestTask
 from proctor_service.observe.metrics import Metrics
+from proctor_service.observe.observer import Observers
+from proctor_service.outcomes import Outcome
 from proctor_service.rewards.routes import RewardHandler
 from proctor_service.sandbox.interface import Backend
 from proctor_service.sandboxes.registry import Registry
@@ -67,6 +68,7 @@ class AppState:
     compat: CompatHandler
     records: JournalHandler
     metrics: Metrics
+    observers: Observers
     replicas: Replicas
     readiness: Readiness
     store: RedisStore | None = None

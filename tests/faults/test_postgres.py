@@ -18,13 +18,13 @@ from fault_rig.postgres import PostgresServer, postgres_server
 from fault_rig.processes import Process
 from fault_rig.programs import wait_until
 from proctor_service.errors import SandboxLost
-from proctor_service.evaluate import Origin, Outcome
 from proctor_service.features.journal.address import checked
 from proctor_service.features.journal.database import TooSlow, connect
 from proctor_service.features.journal.entry import Entries, Record
 from proctor_service.features.journal.filters import Filter
 from proctor_service.features.journal.reading import Reader
 from proctor_service.features.journal.store import Store
+from proctor_service.outcomes import Origin, Outcome
 
 TESTS = ["assert f(2) == 4"]
 HOSTILE = "def f(x):\n    return x * x  # <script>\0 \ud800 \U0001f600 '; DROP TABLE texts; --"

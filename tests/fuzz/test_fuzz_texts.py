@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from proctor_service.errors import InvalidRequest
 from proctor_service.features.compat.packed_tests import unpacked
 from proctor_service.features.compat.slime import submission_of_label
-from proctor_service.http.paced_json import PacedJson
+from proctor_service.http.json import PacedJson
 from proctor_service.judge.extract import extract
 
 PACKED: list[Any] = [

@@ -18,9 +18,9 @@ from typer.testing import Result
 from proctor_client.wire import CallsGrader, CommandGrader, HarborGrader
 from proctor_service.errors import DeadlinePassed, InvalidTask
 from proctor_service.features.journal.entry import Entries, Record
-from proctor_service.features.rollouts.trajectory import Plan, Task, Trajectory
-from proctor_service.http.json_encoding import encode
+from proctor_service.http.json import encode
 from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.outcomes import Trajectory, TrajectoryPlan, TrajectoryTask
 from proctor_service.sandbox.interface import Sandboxes
 from proctor_service.settings import Settings
 
@@ -59,9 +59,11 @@ def played(id_: str = "ro_1") -> Record:
         {"finish_reason": "tool_calls", "message": {"role": "assistant", "tool_calls": [call]}},
         {"role": "tool", "tool_call_id": "c1", "content": "solution.py\x1b]0;owned\x07"},
     ]
-    task = Task("t1", [], GRADER, {})
+    task = TrajectoryTask("t1", [], GRADER, {})
     agent: Any = None
-    plan = Plan(id_, task, agent, LIMITS, "all", "auto", "anyone", "run", 0.0, ("x",), step=3)
+    plan = TrajectoryPlan(
+        id_, task, agent, LIMITS, "all", "auto", "anyone", "run", 0.0, ("x",), step=3
+    )
     trajectory = Trajectory(
         [*map(encode, messages)], reward=1.0, verdict="passed", metrics={"turns": 2}
     )

@@ -22,7 +22,6 @@ from service_process import processes_of
 from sqlalchemy.exc import SQLAlchemyError
 
 from proctor_service import optional
-from proctor_service.evaluate import Origin
 from proctor_service.features.journal.address import checked
 from proctor_service.features.journal.answering import questions as questions_module
 from proctor_service.features.journal.answering.questions import Questions
@@ -30,6 +29,7 @@ from proctor_service.features.journal.database import TooSlow
 from proctor_service.features.journal.filters import Filter
 from proctor_service.features.journal.reading import Reader
 from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.outcomes import Origin
 from proctor_service.sandbox.interface import Sandboxes
 from proctor_service.settings import Settings
 

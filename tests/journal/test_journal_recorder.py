@@ -21,7 +21,6 @@ import pytest
 from sqlalchemy.exc import DataError, OperationalError
 
 from proctor_client.wire import ExecGrader
-from proctor_service.evaluate import Item, Origin, Outcome
 from proctor_service.features.journal import process
 from proctor_service.features.journal import recorder as recorder_module
 from proctor_service.features.journal.connection import Child
@@ -30,6 +29,7 @@ from proctor_service.features.journal.recorder import Recorder, Target
 from proctor_service.features.journal.store import PRUNED_AT_ONCE
 from proctor_service.features.replicas.judge_processes.connection import NOTE, Message
 from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.outcomes import Item, Origin, Outcome
 from proctor_service.sandbox.interface import Limits
 from proctor_service.settings import worker_environment
 
@@ -81,7 +81,7 @@ class Under:
     def record(self, first: int, last: int) -> None:
         """Record evaluations with these numbers."""
         for number in range(first, last):
-            self.recorder.evaluation(replace(FIRST, evaluation_id=f"ev_{number}"), PASSED, 0.1)
+            self.recorder.item_ended(replace(FIRST, evaluation_id=f"ev_{number}"), PASSED, 0.1)
 
     async def written(self, count: int) -> None:
         """Wait until so many records are written."""
@@ -335,12 +335,8 @@ async def test_a_record_that_cannot_be_sent_costs_no_reward(tmp_path: Path) -> N
         """A text that no message can hold."""
 
     async with recording(tmp_path / "j.db") as under:
-
-        async def evaluate(item: Item) -> Outcome:
-            return Outcome(Judgement("passed", 1, 1, message=Unsendable("x")), 1.0)
-
-        outcome = await under.recorder.recorded_evaluate(evaluate)(FIRST)
-        assert outcome.reward == 1.0
+        outcome = Outcome(Judgement("passed", 1, 1, message=Unsendable("x")), 1.0)
+        under.recorder.item_ended(FIRST, outcome, 0.1)
         assert under.counts.dropped == {"invalid": 1}
         under.record(0, 5)
         await under.written(5)

@@ -29,11 +29,12 @@ from proctor_service.errors import (
     SandboxUnavailable,
     StartError,
 )
-from proctor_service.evaluate import Evaluator, Item, Outcome, outcome_bytes
+from proctor_service.evaluate import Evaluator
 from proctor_service.features.replicas.judge_processes import worker as worker_module
 from proctor_service.features.replicas.judge_processes.pool import Pool
 from proctor_service.features.replicas.judge_processes.values import Graders, WorkerFault
 from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.outcomes import Item, Outcome, outcome_bytes
 from proctor_service.sandbox.interface import Command
 from proctor_service.scheduling.queue import Deadlines, FairQueue
 from proctor_service.scheduling.result_cache import Cache

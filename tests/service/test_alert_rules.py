@@ -9,9 +9,11 @@ from typing import Any
 import yaml
 from prometheus_client import generate_latest
 
-from proctor_service.evaluate import Outcome
-from proctor_service.judge.submission import Judgement
+from proctor_client.wire import ExecGrader
+from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.observe.metrics import PHASE_BUCKETS, Metrics
+from proctor_service.outcomes import Item, Outcome
+from proctor_service.sandbox.interface import Limits
 
 PROMETHEUS = Path(__file__).resolve().parents[2] / "deploy" / "prometheus"
 
@@ -43,7 +45,9 @@ def test_each_threshold_on_a_histogram_can_be_reached_with_the_services_buckets(
 def largest_finite_bucket(name: str) -> float:
     """Of the service's own histogram of waits, as it is scraped when somebody waited for an hour."""
     metrics = Metrics()
-    metrics.evaluated("job", Outcome(Judgement("passed"), 1.0, queue_seconds=3600.0))
+    submission = Submission("x", ExecGrader(kind="exec"), Limits(1, 1, 64, 64, 8, 8))
+    outcome = Outcome(Judgement("passed"), 1.0, queue_seconds=3600.0)
+    metrics.item_ended(Item("ev_1", submission, "me", "job", 0.0), outcome, 3600.0)
     text = generate_latest(metrics.view(None)).decode()
     bounds = re.findall(rf'^{name}_bucket{{le="([0-9.]+)",phase="queue"}}', text, re.MULTILINE)
     return max(map(float, bounds))

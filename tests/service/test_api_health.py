@@ -13,9 +13,9 @@ from requests_under_way import asking
 
 from proctor_client import wire
 from proctor_service.app import build_app
-from proctor_service.evaluate import Outcome
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.observe.metrics import KEPT_SECONDS, MOST_JOBS, JobTable, Metrics
+from proctor_service.outcomes import Item, NoCode, Outcome
 from proctor_service.sandbox.interface import Sandboxes
 from proctor_service.settings import Settings
 
@@ -68,7 +68,8 @@ def test_the_metrics_count_what_happened() -> None:
 def test_a_trainer_cannot_flood_the_labels() -> None:
     metrics = Metrics()
     for number in range(150):
-        metrics.evaluated(f"job-{number}", Outcome(Judgement("passed"), 1.0))
+        item = Item("ev_1", NoCode(), "me", f"job-{number}", 0.0)
+        metrics.item_ended(item, Outcome(Judgement("no_code"), 0.0), 0.1)
     jobs = {
         sample.labels["job"]
         for family in metrics.registry.collect()

@@ -21,7 +21,7 @@ from proctor_service.errors import InvalidRequest
 from proctor_service.features.compat.open_r1 import ExecuteBatch
 from proctor_service.features.compat.sandbox_fusion import RunCode
 from proctor_service.http import body as bodies
-from proctor_service.http.json_encoding import encode
+from proctor_service.http.json import encode
 from proctor_service.settings import Settings
 
 

@@ -21,8 +21,9 @@ from proctor_service.errors import (
     SandboxLost,
     SandboxUnavailable,
 )
-from proctor_service.evaluate import Evaluator, Item, NoCode, Outcome, outcome_bytes
+from proctor_service.evaluate import Evaluator
 from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.outcomes import Item, NoCode, Outcome, outcome_bytes
 from proctor_service.sandbox.interface import Limits, Sandboxes
 from proctor_service.scheduling.queue import Deadlines, FairQueue
 from proctor_service.scheduling.result_cache import Cache

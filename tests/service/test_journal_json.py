@@ -17,21 +17,17 @@ from proctor_client import wire
 from proctor_client._answers import parse_model
 from proctor_client.wire import CallsGrader, long_integers
 from proctor_service.errors import NotFound, NotReplayable, SandboxLost
-from proctor_service.evaluate import Origin, Outcome
 from proctor_service.features.journal.answering import answers
 from proctor_service.features.journal.json_texts import (
     dump,
-    encoded_text,
     for_answer,
-    joined,
-    member,
     parsed_if_short,
 )
 from proctor_service.features.journal.reading import parsed
 from proctor_service.features.journal.replay import request_json, submission_of
-from proctor_service.features.rollouts.trajectory import Plan, Task, Trajectory
-from proctor_service.http.json_encoding import encode
+from proctor_service.http.json import encode, encode_long, joined, member
 from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.outcomes import Origin, Outcome, Trajectory, TrajectoryPlan, TrajectoryTask
 
 ODD_TEXTS = (
     "\ud800", r"\ud800", r"\uD800", "\\", '\\"', "a\\", "\U0001f600", "\ud83dx", "x\ude00", "\t",
@@ -68,9 +64,9 @@ def test_a_stored_text_is_the_same_value(seed: int) -> None:
 
 @pytest.mark.parametrize("text", [*ODD_TEXTS, "", "é\ud800\\\n" * 50_000, "x" * 70_000 + "\0"])
 def test_a_text_is_encoded_in_parts(text: str) -> None:
-    answered = json.loads(encoded_text(text, encode))
+    answered = json.loads(encode_long(text))
     assert answered == json.loads(encode({"text": text}))["text"]
-    assert json.loads(encoded_text(text, lambda part: json.dumps(part).encode())) == text
+    assert json.loads(encode_long(text, lambda part: json.dumps(part).encode())) == text
 
 
 def test_objects_are_joined() -> None:
@@ -216,9 +212,11 @@ def test_what_is_not_there_is_null(under: Under) -> None:
 @pytest.mark.parametrize("with_texts", [True, False])
 def test_a_rollout_is_answered_without_parsing(under: Under, with_texts: bool) -> None:
     messages: list[Any] = [{"role": "user", "content": HOSTILE, "logprob": -math.inf}] * 300
-    task = Task("p1", [], GRADER, {})
+    task = TrajectoryTask("p1", [], GRADER, {})
     agent: Any = None
-    plan = Plan("ro_1", task, agent, LIMITS, "all", "auto", "t", "job", 0.0, ("a",), step=3)
+    plan = TrajectoryPlan(
+        "ro_1", task, agent, LIMITS, "all", "auto", "t", "job", 0.0, ("a",), step=3
+    )
     said = [*map(encode, messages)]
     trajectory = Trajectory(said, reward=1.0, verdict="passed", metrics={"turns": 2})
     under.store.write([type(under.entries)(with_texts).rollout(plan, trajectory)])

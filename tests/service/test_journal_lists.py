@@ -12,10 +12,10 @@ import pytest
 from journal_store import FAILED, PASSED, Under, item, opened
 
 from proctor_service.errors import DeadlinePassed, SandboxLost
-from proctor_service.evaluate import Item, Origin, Outcome
 from proctor_service.features.journal import filters
 from proctor_service.features.journal.filters import Filter
 from proctor_service.judge.submission import Judgement
+from proctor_service.outcomes import Item, Origin, Outcome
 
 COUNT = 400
 WORDS = ("alpha", "beta", "gamma", "İstanbul", "straße", "f_g")

@@ -11,10 +11,10 @@ import pytest
 from journal_store import FAILED, PASSED, Under, item
 
 from proctor_service.errors import SandboxLost
-from proctor_service.evaluate import Item, Origin, Outcome
 from proctor_service.features.journal import figures
 from proctor_service.features.journal.series import MOST_STEPS, MOST_TIMES, WIDTHS_SECONDS
 from proctor_service.judge.submission import Judgement
+from proctor_service.outcomes import Item, Origin, Outcome
 
 BEGUN = 1_700_000_000.0
 LOST = Outcome(failure=SandboxLost("gone"))

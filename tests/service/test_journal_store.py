@@ -17,9 +17,8 @@ from alembic.migration import MigrationContext
 from journal_store import FAILED, GRADER, HOSTILE, LIMITS, PASSED, Under, item
 from sqlalchemy import event
 
-from proctor_client.wire import StdioCase, StdioGrader
+from proctor_client.wire import RefineAgent, StdioCase, StdioGrader
 from proctor_service.errors import SandboxLost, StartError
-from proctor_service.evaluate import Item, NoCode, Origin, Outcome
 from proctor_service.features.journal.address import checked
 from proctor_service.features.journal.entry import Entries
 from proctor_service.features.journal.filters import Filter
@@ -27,9 +26,17 @@ from proctor_service.features.journal.reading import Reader, parsed
 from proctor_service.features.journal.rows import TEXT_AGE_SECONDS
 from proctor_service.features.journal.schema import metadata
 from proctor_service.features.journal.store import Store
-from proctor_service.features.rollouts.trajectory import Plan, Task, Trajectory
-from proctor_service.http.json_encoding import encode
+from proctor_service.http.json import encode
 from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.outcomes import (
+    Item,
+    NoCode,
+    Origin,
+    Outcome,
+    Trajectory,
+    TrajectoryPlan,
+    TrajectoryTask,
+)
 
 
 def test_the_migrations_make_the_tables_of_the_schema(under: Under) -> None:
@@ -360,9 +367,9 @@ def test_the_oldest_part_goes_when_there_is_too_much(under: Under) -> None:
 
 
 def test_the_oldest_part_of_rollouts_goes_where_there_is_nothing_else(under: Under) -> None:
-    task = Task("task-1", ({"role": "user", "content": "go"},), GRADER, {})
+    task = TrajectoryTask("task-1", ({"role": "user", "content": "go"},), GRADER, {})
     for number in range(50):
-        plan = Plan(f"ro_{number}", task, None, LIMITS, "all", "auto", "t", "job", 0.0)  # type: ignore[arg-type]
+        plan = TrajectoryPlan(f"ro_{number}", task, None, LIMITS, "all", "auto", "t", "job", 0.0)  # type: ignore[arg-type]
         played = Trajectory(messages_and_choices=(), reward=1.0, verdict="passed")
         under.store.write([under.entries.rollout(plan, played)])
     assert under.store.prune_oldest(0.1) == 5
@@ -371,8 +378,11 @@ def test_the_oldest_part_of_rollouts_goes_where_there_is_nothing_else(under: Und
 
 
 def test_a_rollout_with_its_evaluations(under: Under) -> None:
-    task = Task("task-1", ({"role": "user", "content": HOSTILE},), GRADER, {})
-    plan = Plan("ro_1", task, None, LIMITS, "all", "auto", "t", "job", 0.0, ("a",), step=3)  # type: ignore[arg-type]
+    task = TrajectoryTask("task-1", ({"role": "user", "content": HOSTILE},), GRADER, {})
+    agent = RefineAgent(kind="refine")
+    plan = TrajectoryPlan(
+        "ro_1", task, agent, LIMITS, "all", "auto", "t", "job", 0.0, ("a",), step=3
+    )
     said = encode({"role": "user", "content": HOSTILE})
     played = Trajectory([said], reward=1.0, verdict="passed", metrics={"turns": 2.0})
     under.store.write([under.entries.rollout(plan, played)])

@@ -14,9 +14,10 @@ from harness import NoBackend
 
 from proctor_client.wire import ExecGrader
 from proctor_service.errors import InvalidTask
-from proctor_service.evaluate import Evaluator, Item, NoCode, Outcome, outcome_bytes
+from proctor_service.evaluate import Evaluator
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.observe.logs import ConsoleFormatter, JsonFormatter
+from proctor_service.outcomes import Item, NoCode, Outcome, outcome_bytes
 from proctor_service.sandbox.interface import Limits, Sandboxes, Usage
 from proctor_service.scheduling.queue import Deadlines, FairQueue
 from proctor_service.scheduling.result_cache import Cache

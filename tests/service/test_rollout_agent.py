@@ -29,9 +29,9 @@ from proctor_service.errors import (
     SandboxLost,
     SandboxUnavailable,
 )
-from proctor_service.evaluate import NoCode, Outcome
 from proctor_service.judge.extract import Around
 from proctor_service.judge.submission import Submission
+from proctor_service.outcomes import NoCode, Outcome
 from proctor_service.sandbox.interface import Command
 
 # ---------------------------------------------------------------- submit_solution

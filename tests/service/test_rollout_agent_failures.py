@@ -14,7 +14,7 @@ from proctor_client.wire import Agent
 from proctor_service.errors import DeadlinePassed, JudgeFailed, PolicyUnavailable
 from proctor_service.features.rollouts.policy import ContextExceeded
 from proctor_service.features.rollouts.tools import Workplace
-from proctor_service.features.rollouts.trajectory import Plan
+from proctor_service.outcomes import TrajectoryPlan
 
 
 @pytest.mark.parametrize("agent", [REFINE, tools()])
@@ -107,7 +107,7 @@ def test_a_stop_goes_on_though_it_is_cancelled() -> None:
 
         world = World([runs(), submits()])
 
-        async def open_slow(plan: Plan) -> Workplace:
+        async def open_slow(plan: TrajectoryPlan) -> Workplace:
             world.opened += 1
             return Slow(world, "sb_slow")
 
@@ -132,7 +132,7 @@ def test_a_sandbox_that_will_not_stop_costs_no_reward(caplog: pytest.LogCaptureF
 
     world = World([runs(), submits()])
 
-    async def open_stubborn(plan: Plan) -> Workplace:
+    async def open_stubborn(plan: TrajectoryPlan) -> Workplace:
         return Stubborn(world, "sb_1")
 
     world.open_workplace = open_stubborn  # type: ignore[method-assign]

@@ -35,7 +35,7 @@ from proctor_client.wire import Policy
 from proctor_service.errors import PolicyUnavailable
 from proctor_service.features.rollouts.policy import Ask, ContextExceeded, Policies
 from proctor_service.features.rollouts.reply import Reply
-from proctor_service.features.rollouts.trajectory import JsonObject
+from proctor_service.outcomes import JsonObject
 
 KEY = "sk-5f0c6f2b8d2e4a0c9a5b1f3d7e6c8a90"
 HELLO: list[JsonObject] = [{"role": "user", "content": "Hello"}]

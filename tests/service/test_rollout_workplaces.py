@@ -26,8 +26,8 @@ from proctor_service.errors import (
 )
 from proctor_service.features.rollouts import workplaces as module
 from proctor_service.features.rollouts.tools import Workplace
-from proctor_service.features.rollouts.trajectory import Plan, Task
 from proctor_service.features.rollouts.workplaces import workplaces
+from proctor_service.outcomes import TrajectoryPlan, TrajectoryTask
 from proctor_service.sandbox.interface import Command, Ended, Limits, Usage
 from proctor_service.sandboxes.registry import CommandEnd, Order, Registry
 
@@ -84,11 +84,11 @@ class IdempotencyStore:
             raise self.fails.pop(0)
 
 
-def plan(seconds: float = 100.0) -> Plan:
-    task = Task("t", [], ExecGrader(kind="exec"), {"a": "1"})
+def plan(seconds: float = 100.0) -> TrajectoryPlan:
+    task = TrajectoryTask("t", [], ExecGrader(kind="exec"), {"a": "1"})
     agent = ToolsAgent(kind="tools")
     deadline = time.monotonic() + seconds
-    return Plan("ro_1", task, agent, LIMITS, "all", "auto", "me", "run", deadline, ("x",))
+    return TrajectoryPlan("ro_1", task, agent, LIMITS, "all", "auto", "me", "run", deadline, ("x",))
 
 
 async def opened(ledger: IdempotencyStore) -> Workplace:

@@ -11,11 +11,11 @@ from event_loop import FAR, Clock, settle
 
 from proctor_client.wire import AssertsGrader, CallsGrader, Compiler, ExecGrader, RewardRequest
 from proctor_service.errors import Cancelled, DeadlinePassed, Failure, InvalidTask
-from proctor_service.evaluate import Item, Outcome
 from proctor_service.features.replicas.reward_slices import LARGEST_ITEM_BYTES, RewardSlices
 from proctor_service.features.replicas.slices import Peer
 from proctor_service.http.body import parse_body
 from proctor_service.judge.submission import Submission
+from proctor_service.outcomes import Item, Outcome
 from proctor_service.sandbox.interface import Limits
 from proctor_service.scheduling.fair_share import PeerItem, Shares
 from proctor_service.scheduling.queue import Deadlines, FairQueue

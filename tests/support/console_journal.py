@@ -11,9 +11,9 @@ from journals import DOUBLE, FAILED, GRADER, LIMITS, PASSED, Evaluated
 from proctor_client.wire import AssertsGrader, Failure, ToolsAgent
 from proctor_service.errors import DeadlinePassed, JudgeFailed
 from proctor_service.features.journal.entry import Entries, Record
-from proctor_service.features.rollouts.trajectory import Plan, Task, Trajectory
-from proctor_service.http.json_encoding import encode
+from proctor_service.http.json import encode
 from proctor_service.judge.submission import Judgement
+from proctor_service.outcomes import Trajectory, TrajectoryPlan, TrajectoryTask
 from proctor_service.sandbox.interface import Usage
 
 JOB, OTHER_JOB = "run/17 a", "warm-up"
@@ -91,9 +91,9 @@ def rollout(
     failure: str | None = None,
 ) -> Record:
     """The record of a rollout."""
-    plan = Plan(
+    plan = TrajectoryPlan(
         id_,
-        Task(task, [], GRADER, {}),
+        TrajectoryTask(task, [], GRADER, {}),
         ToolsAgent(kind="tools"),
         LIMITS,
         "all",

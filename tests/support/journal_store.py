@@ -12,7 +12,6 @@ import pytest
 from sqlalchemy import Connection
 
 from proctor_client.wire import AssertsGrader
-from proctor_service.evaluate import Item, Origin, Outcome
 from proctor_service.features.journal.address import checked
 from proctor_service.features.journal.database import connect
 from proctor_service.features.journal.entry import Entries, Record
@@ -20,6 +19,7 @@ from proctor_service.features.journal.filters import Filter
 from proctor_service.features.journal.reading import Reader, Row, parsed
 from proctor_service.features.journal.store import Store
 from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.outcomes import Item, Origin, Outcome
 from proctor_service.sandbox.interface import Limits
 
 LIMITS = Limits(1.0, 10.0, 256, 64, 16, 64)

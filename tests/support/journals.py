@@ -9,11 +9,11 @@ from typing import Any
 
 from proctor_client.wire import AssertsGrader, Failure, Grader
 from proctor_service.errors import Failure as Error
-from proctor_service.evaluate import Item, NoCode, Origin, Outcome
 from proctor_service.features.journal.address import checked
 from proctor_service.features.journal.entry import Entries, Record
 from proctor_service.features.journal.store import Store
 from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.outcomes import Item, NoCode, Origin, Outcome
 from proctor_service.sandbox.interface import Limits
 
 LIMITS = Limits(

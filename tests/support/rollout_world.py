@@ -15,13 +15,20 @@ from waits import WAIT_SECONDS
 
 from proctor_client.wire import Agent, AssertsGrader, RefineAgent, Tool, ToolsAgent
 from proctor_service.errors import FileMissing, FileRefused
-from proctor_service.evaluate import Item, NoCode, Outcome
 from proctor_service.features.rollouts.agent import Player
 from proctor_service.features.rollouts.reply import Reply, reply_of
 from proctor_service.features.rollouts.tools import Workplace
-from proctor_service.features.rollouts.trajectory import JsonObject, Plan, Task, Trajectory
 from proctor_service.judge.extract import NOTHING, Around
 from proctor_service.judge.submission import Judgement
+from proctor_service.outcomes import (
+    Item,
+    JsonObject,
+    NoCode,
+    Outcome,
+    Trajectory,
+    TrajectoryPlan,
+    TrajectoryTask,
+)
 from proctor_service.sandbox.interface import Command, Ended, Limits, Usage
 from proctor_service.settings.mcp_servers import McpServer
 
@@ -92,7 +99,7 @@ class World:
             return self.outcomes.pop(0)
         return Outcome(Judgement("passed", passed=2, total=2, sandbox_id="sb_judge"), 1.0)
 
-    async def open_workplace(self, plan: Plan) -> Workplace:
+    async def open_workplace(self, plan: TrajectoryPlan) -> Workplace:
         if self.opening is not None:
             raise self.opening
         self.opened += 1
@@ -117,8 +124,8 @@ class World:
         grader: Any = GRADER,
         around: Around = NOTHING,
     ) -> Trajectory:
-        task = Task("t", HELLO, grader, files, test_count=2, around=around)
-        plan = Plan(
+        task = TrajectoryTask("t", HELLO, grader, files, test_count=2, around=around)
+        plan = TrajectoryPlan(
             "ro_1",
             task,
             agent,

@@ -32,7 +32,7 @@ from proctor_client.wire import (
 )
 from proctor_client.wire.near_fields import unknown_field
 from proctor_service.errors import AmbiguousKey, BodyTooSlow, InvalidRequest, TooLarge
-from proctor_service.http.paced_json import PacedJson
+from proctor_service.http.json import PacedJson
 from proctor_service.scheduling.pacer import Pacer
 
 M = TypeVar("M", bound=BaseModel)

@@ -28,10 +28,11 @@ from proctor_service.errors import (
 )
 from proctor_service.evaluate import Judge
 from proctor_service.http.problems import problem
-from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.judge.submission import Submission
 from proctor_service.observe.metrics import Metrics
+from proctor_service.observe.observer import Observer
 from proctor_service.rewards.examples import Answers, answers, problems
-from proctor_service.sandbox.interface import DEFAULT, Backend, Limits, Sandboxes
+from proctor_service.sandbox.interface import DEFAULT, Backend, Limits
 from proctor_service.scheduling.queue import DRAINING, FairQueue
 
 log = logging.getLogger(__name__)
@@ -52,7 +53,7 @@ Probe = Callable[[], Awaitable[None]]
 """Check that a sandbox works. Raises a Failure otherwise."""
 
 
-class Readiness:
+class Readiness(Observer):
     """Readiness state: after the start and each sandbox failure, probes run until one passes.
 
     Without a `probe` (None) the service is always ready.
@@ -83,23 +84,15 @@ class Readiness:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._probing
 
-    def judged(self, judge: Judge) -> Judge:
-        """Return the judge, with failures of the default environment reported to this object.
+    def attempt_failed(self, submission: Submission, error: BaseException) -> None:
+        """Record a lost or missing sandbox of the default environment.
 
-        That of another environment is no failure of the service, and no probe would see it.
+        A sandbox of another environment is no failure of the service, and no probe would see it.
         """
-
-        async def noticed(submission: Submission, backend: Sandboxes) -> Judgement:
-            try:
-                return await judge(submission, backend)
-            except NoSandboxInTime:
-                raise
-            except (SandboxLost, SandboxUnavailable) as failure:
-                if submission.environment == DEFAULT:
-                    self.failed(failure.message)
-                raise
-
-        return noticed
+        if isinstance(error, NoSandboxInTime) or submission.environment != DEFAULT:
+            return
+        if isinstance(error, SandboxLost | SandboxUnavailable):
+            self.failed(error.message)
 
     def failed(self, why: str) -> None:
         """Record a sandbox failure: the service is unready until a probe passes."""

@@ -41,7 +41,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from proctor_service.errors import Cancelled
-from proctor_service.http.json_encoding import encode
+from proctor_service.http.json import encode
 from proctor_service.scheduling.fair_share import Reservation
 from proctor_service.scheduling.queue import AT_ONCE
 

@@ -1,12 +1,12 @@
 """All metrics: names, labels and buckets.
 
-The parts of the service count nothing themselves: the wrappers in `instrumented.py` report events to
-this module. Each app has its own registry. A tenant sees its own jobs, the operator sees all jobs
-(`view`).
+`Metrics` is an observer; the parts of the service count nothing themselves. Each app has its own
+registry. A tenant sees its own jobs, the operator sees all jobs (`view`).
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,9 +15,7 @@ from typing import Protocol, get_args, runtime_checkable
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 from proctor_client.wire import ErrorReason
-from proctor_service.errors import PolicyUnavailable, SandboxLost
-from proctor_service.evaluate import Outcome
-from proctor_service.features.rollouts.trajectory import Trajectory
+from proctor_service.errors import Cancelled, Failure, HandedBack, PolicyUnavailable, SandboxLost
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.observe.collectors import (
     REWARD_BUCKETS,
@@ -28,7 +26,9 @@ from proctor_service.observe.collectors import (
     ScrapedGauge,
     View,
 )
-from proctor_service.sandbox.interface import DEFAULT, Backend, Spent
+from proctor_service.observe.observer import Observer
+from proctor_service.outcomes import Item, NoCode, Outcome, Trajectory, TrajectoryPlan
+from proctor_service.sandbox.interface import Backend, Spent
 from proctor_service.scheduling.fair_share import Rate
 from proctor_service.scheduling.queue import FairQueue
 
@@ -142,7 +142,7 @@ class JobTable:
             del self._jobs[key]
 
 
-class Metrics:
+class Metrics(Observer):
     """All metrics of an app. `by_tenant`: jobs carry a tenant label, for several tenants."""
 
     def __init__(self, by_tenant: bool = False) -> None:
@@ -320,16 +320,6 @@ class Metrics:
         self._execs.labels(outcome).inc()
         self._exec_seconds.observe(seconds)
 
-    def played(self, trajectory: Trajectory) -> None:
-        """Record a finished trajectory."""
-        failure = trajectory.failure
-        self._trajectories.labels(trajectory.verdict if failure is None else failure.reason).inc()
-        self._turns.observe(trajectory.metrics.get("turns", 0))
-
-    def asked_policy(self, outcome: str, seconds: float) -> None:
-        """Record a request to a policy: `answered` or `failed`."""
-        self._policy_seconds.labels(outcome).observe(seconds)
-
     def spent(self, tenant: str | None) -> Iterator[tuple[str, str, float, float]]:
         """Yield tenant, job, seconds and dollars of sandboxes, of a tenant or of all tenants."""
         for whose, job, counts in self._jobs.seen(tenant):
@@ -344,44 +334,40 @@ class Metrics:
         jobs = None if tenant is None else JobCollector(self._jobs.seen, tenant, by_tenant=False)
         return View(self.registry, jobs)
 
-    def evaluated(
-        self, job: str, outcome: Outcome, tenant: str = "local", environment: str = DEFAULT
-    ) -> None:
+    # ------------------------------------------------------------ events of an observer
+
+    def item_ended(self, item: Item, outcome: Outcome, seconds: float) -> None:
         """Record the outcome of an evaluation; the rewards of a peer are in the peer's metrics."""
-        judgement = outcome.judgement
+        judgement, is_new = outcome.judgement, outcome.cache == "miss"
         if judgement is None or outcome.reward is None:
             reason = outcome.failure.reason if outcome.failure is not None else "judge_failed"
             self._errors.labels(reason).inc()
             if reason == SandboxLost.reason:
-                self._jobs.add_lost(tenant, job)
+                self._jobs.add_lost(item.tenant, item.job)
             return
-        if outcome.peer_degraded is not None and outcome.cache == "miss":
+        if outcome.peer_degraded is not None and is_new:
             return
         self.recent.add()
-        self._jobs.add(tenant, job, judgement.verdict, outcome.reward)
-        if judgement.verdict == "no_code":
+        self._jobs.add(item.tenant, item.job, judgement.verdict, outcome.reward)
+        submission = item.submission
+        if isinstance(submission, NoCode):
             return
-        self._environments.add(environment)
+        self._environments.add(submission.environment)
         self._cache.add(outcome.cache)
-        if outcome.cache == "miss":
+        if is_new:
             self._phases.observe("queue", outcome.queue_seconds)
+            if judgement.negative_control is not None:
+                kind, language = submission.grader.kind, submission.language
+                self._controls.labels(judgement.negative_control, kind, language).inc()
         for signal in judgement.hack_signals:
             self._signals.labels(self._signal(signal)).inc()
 
-    def controlled(self, submission: Submission, outcome: Outcome) -> None:
-        """Record the negative control of a judgement, where it ran: with its grader and language."""
-        judgement = outcome.judgement
-        if judgement is None or judgement.negative_control is None:
-            return
-        if outcome.cache == "miss" and outcome.peer_degraded is None:
-            labels = (judgement.negative_control, submission.grader.kind, submission.language)
-            self._controls.labels(*labels).inc()
-
-    def cancelled(self) -> None:
+    def item_interrupted(self, item: Item, error: BaseException) -> None:
         """Record an item that was cancelled before its outcome."""
-        self._errors.labels("cancelled").inc()
+        if isinstance(error, asyncio.CancelledError):
+            self._errors.labels("cancelled").inc()
 
-    def attempted(self, judgement: Judgement, seconds: float) -> None:
+    def attempt_judged(self, submission: Submission, judgement: Judgement, seconds: float) -> None:
         """Record an attempt of the judge that ended with a verdict."""
         if judgement.unreported:
             self._unreported.inc()
@@ -390,9 +376,30 @@ class Metrics:
         # Sandboxes may have run in parallel, so their sum may exceed the elapsed time.
         self._phases.observe("judge", max(seconds - sandbox_seconds, 0.0))
 
-    def attempt_failed(self, reason: str) -> None:
-        """Record an attempt of the judge that ended without a verdict."""
-        self._attempts.labels(reason).inc()
+    def attempt_failed(self, submission: Submission, error: BaseException) -> None:
+        """Record an attempt that ended without a verdict; a cancelled attempt is not counted."""
+        if isinstance(error, Exception) and not isinstance(error, HandedBack):
+            reason = error.reason if isinstance(error, Failure) else "judge_failed"
+            self._attempts.labels(reason).inc()
+
+    def trajectory_ended(self, plan: TrajectoryPlan, trajectory: Trajectory) -> None:
+        """Record a trajectory."""
+        failure = trajectory.failure
+        self._trajectories.labels(trajectory.verdict if failure is None else failure.reason).inc()
+        self._turns.observe(trajectory.metrics.get("turns", 0))
+
+    def trajectory_interrupted(self, plan: TrajectoryPlan, error: BaseException) -> None:
+        """Record a cancelled trajectory."""
+        self._trajectories.labels(Cancelled.reason).inc()
+        self._turns.observe(0)
+
+    def policy_answered(self, model: str, seconds: float) -> None:
+        """Record a reply of a policy."""
+        self._policy_seconds.labels("answered").observe(seconds)
+
+    def policy_failed(self, model: str, error: BaseException, seconds: float) -> None:
+        """Record a request to a policy that got no reply."""
+        self._policy_seconds.labels("failed").observe(seconds)
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """Record a request. `route` is the route template, never the path."""

@@ -1,9 +1,9 @@
 """Traces from the client's call through queue, judge and sandbox.
 
-As in `instrumented.py`, wrappers add the spans from outside the traced parts. Without an endpoint the
-service does not import this module. A span contains names, times and outcomes, and never the text
-of a submission, a path, a token or a message. A separate thread exports the spans. With a slow or
-unreachable collector, spans are lost, and requests are unaffected.
+`Tracing` is an observer; `TracedApp` adds the request. Without an endpoint the service does not import
+this module. A span contains names, times and outcomes, and never the text of a submission, a path, a
+token or a message. A separate thread exports the spans. With a slow or unreachable collector, spans
+are lost, and requests are unaffected.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
-from dataclasses import replace
-from typing import Any
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 
-from opentelemetry import trace
+from opentelemetry import context, trace
+from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
@@ -27,27 +27,16 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from proctor_client.wire import Policy
-from proctor_service.errors import Failure, HandedBack
-from proctor_service.evaluate import Evaluate, Item, Judge, Outcome
-from proctor_service.features.rollouts.agent import Play
-from proctor_service.features.rollouts.policy import Ask, Connect
-from proctor_service.features.rollouts.reply import Reply
-from proctor_service.features.rollouts.trajectory import Plan, Trajectory
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.sandbox.interface import (
-    DEFAULT,
-    Limits,
-    Sandbox,
-    Sandboxes,
-    StatefulSandbox,
-    Traits,
-)
+from proctor_service.observe.observer import Observer, reason_of
+from proctor_service.outcomes import Item, Outcome, Trajectory, TrajectoryPlan
 
 EXPORT_SECONDS = 5.0
 LAST_SPANS_SECONDS = 3.0
 MOST_WAITING_SPANS = 32_768
 UNTRACED_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
+_OPEN = context.create_key("proctor-open-span")
+"""Key of the innermost `_OpenSpan` in the context of a task."""
 
 
 def current_ids() -> Mapping[str, str]:
@@ -61,14 +50,17 @@ def current_ids() -> Mapping[str, str]:
     }
 
 
-def traceparent() -> str:
-    """Return the current span in the form of the header; empty outside a trace."""
-    carrier: dict[str, str] = {}
-    TraceContextTextMapPropagator().inject(carrier)
-    return carrier.get("traceparent", "")
+@dataclass(frozen=True, slots=True)
+class _OpenSpan:
+    """Span of begun work. `work`: what began. `outer`: the context before."""
+
+    work: object
+    span: Span
+    outer: Context
+    begun_ns: int
 
 
-class Tracing:
+class Tracing(Observer):
     """Creator of spans, with export to an OTLP endpoint over HTTP.
 
     `share`: fraction of the traces beginning here to keep; the caller's own decision has priority.
@@ -110,96 +102,116 @@ class Tracing:
         except TimeoutError:
             return
 
-    @contextmanager
-    def span(self, name: str, **attributes: str) -> Iterator[Span]:
-        """Open a span around the block. For an exception, the span records only its kind."""
-        with self.tracer.start_as_current_span(
-            name, attributes=attributes, record_exception=False, set_status_on_exception=False
-        ) as span:
-            try:
-                yield span
-            except HandedBack:
-                raise
-            except BaseException as error:
-                reason = error.reason if isinstance(error, Failure) else type(error).__name__
-                failed(span, reason)
-                raise
+    # ------------------------------------------------------------ events of an observer
 
-    def leased(self, sandbox_id: str, begun_ns: int, ended_ns: int) -> None:
-        """Record a lease in a judge process as a span; times in nanoseconds since the epoch.
+    def item_begun(self, item: Item) -> None:
+        """Open the span of an item."""
+        ids = {"evaluation_id": item.evaluation_id, "job": item.job, "tenant": item.tenant}
+        self._begin("evaluate", item.evaluation_id, **ids)
 
-        A lease outside of a trace, by a probe, is not recorded.
-        """
+    def item_ended(self, item: Item, outcome: Outcome, seconds: float) -> None:
+        """End the span of an item, and record its time in the queue as a span."""
+        opened = _leave(item.evaluation_id)
+        if opened is None:
+            return
+        span = opened.span
+        span.set_attribute("cache", outcome.cache)
+        if outcome.queue_seconds:
+            inside = trace.set_span_in_context(span)
+            queue = self.tracer.start_span("queue", inside, start_time=opened.begun_ns)
+            queue.end(opened.begun_ns + int(outcome.queue_seconds * 1e9))
+        if outcome.judgement is not None:
+            span.set_attribute("verdict", outcome.judgement.verdict)
+        elif outcome.failure is not None:
+            failed(span, outcome.failure.reason)
+        span.end()
+
+    def item_interrupted(self, item: Item, error: BaseException) -> None:
+        """End the span of an item as failed."""
+        _end(item.evaluation_id, error)
+
+    def attempt_begun(self, submission: Submission) -> None:
+        """Open the span of an attempt of the judge."""
+        self._begin("judge", submission, grader=submission.grader.kind)
+
+    def attempt_judged(self, submission: Submission, judgement: Judgement, seconds: float) -> None:
+        """End the span of an attempt."""
+        _end(submission, verdict=judgement.verdict)
+
+    def attempt_failed(self, submission: Submission, error: BaseException) -> None:
+        """End the span of an attempt as failed, unless the submission waits for another ticket."""
+        _end(submission, error)
+
+    def leased(self, sandbox_id: str, begun_ns: int, ended_ns: int, reason: str) -> None:
+        """Record a lease as a span. A lease outside of a trace, by a probe, is not recorded."""
         if not trace.get_current_span().get_span_context().is_valid:
             return
-        attributes = {"sandbox_id": sandbox_id}
+        attributes = {"sandbox_id": sandbox_id} if sandbox_id else None
         span = self.tracer.start_span("sandbox", attributes=attributes, start_time=begun_ns)
+        if reason:
+            failed(span, reason)
         span.end(ended_ns)
 
-    # ------------------------------------------------------------ wrappers
+    def trajectory_begun(self, plan: TrajectoryPlan) -> None:
+        """Open the span of a trajectory."""
+        ids = {"rollout_id": plan.rollout_id, "job": plan.job, "tenant": plan.tenant}
+        self._begin("trajectory", plan, **ids)
 
-    def evaluate(self, evaluate: Evaluate) -> Evaluate:
-        """Return the evaluator, with a span for each item and a span for its time in the queue."""
+    def trajectory_ended(self, plan: TrajectoryPlan, trajectory: Trajectory) -> None:
+        """End the span of a trajectory."""
+        verdict = "" if trajectory.verdict is None else trajectory.verdict
+        _end(plan, trajectory.failure, verdict)
 
-        async def traced(item: Item) -> Outcome:
-            ids = {"evaluation_id": item.evaluation_id, "job": item.job, "tenant": item.tenant}
-            with self.span("evaluate", **ids) as span:
-                begun = time.time_ns()
-                if item.portable:
-                    item = replace(item, traceparent=traceparent())
-                outcome = await evaluate(item)
-                span.set_attribute("cache", outcome.cache)
-                if outcome.queue_seconds:
-                    queue = self.tracer.start_span("queue", start_time=begun)
-                    queue.end(begun + int(outcome.queue_seconds * 1e9))
-                if outcome.judgement is not None:
-                    span.set_attribute("verdict", outcome.judgement.verdict)
-                elif outcome.failure is not None:
-                    failed(span, outcome.failure.reason)
-                return outcome
+    def trajectory_interrupted(self, plan: TrajectoryPlan, error: BaseException) -> None:
+        """End the span of a trajectory as failed."""
+        _end(plan, error)
 
-        return traced
+    def policy_asked(self, model: str) -> None:
+        """Open the span of a request to a policy."""
+        self._begin("policy", model, model=model)
 
-    def judge(self, judge: Judge) -> Judge:
-        """Return the judge, with a span for each attempt and for each leased sandbox."""
+    def policy_answered(self, model: str, seconds: float) -> None:
+        """End the span of a request to a policy."""
+        _end(model)
 
-        async def traced(submission: Submission, backend: Sandboxes) -> Judgement:
-            with self.span("judge", grader=submission.grader.kind) as span:
-                judgement = await judge(submission, _TracedLeases(backend, self))
-                span.set_attribute("verdict", judgement.verdict)
-                return judgement
+    def policy_failed(self, model: str, error: BaseException, seconds: float) -> None:
+        """End the span of a request to a policy as failed."""
+        _end(model, error)
 
-        return traced
+    def traceparent(self) -> str:
+        """Return the current span in the form of the header; empty outside a trace."""
+        carrier: dict[str, str] = {}
+        TraceContextTextMapPropagator().inject(carrier)
+        return carrier.get("traceparent", "")
 
-    def play(self, play: Play) -> Play:
-        """Return the player, with a span for each trajectory."""
+    def _begin(self, name: str, work: object, **attributes: str) -> None:
+        """Open a span, which is the current one in this task until the work has ended."""
+        outer, begun_ns = context.get_current(), time.time_ns()
+        span = self.tracer.start_span(name, attributes=attributes, start_time=begun_ns)
+        inner = trace.set_span_in_context(span, outer)
+        opened = _OpenSpan(work, span, outer, begun_ns)
+        context.attach(context.set_value(_OPEN, opened, inner))
 
-        async def traced(plan: Plan, ask: Ask) -> Trajectory:
-            ids = {"rollout_id": plan.rollout_id, "job": plan.job, "tenant": plan.tenant}
-            with self.span("trajectory", **ids) as span:
-                trajectory = await play(plan, ask)
-                if trajectory.failure is not None:
-                    failed(span, trajectory.failure.reason)
-                elif trajectory.verdict is not None:
-                    span.set_attribute("verdict", trajectory.verdict)
-                return trajectory
 
-        return traced
+def _leave(work: object) -> _OpenSpan | None:
+    """Make the span around the work current again; return the span of the work, if it has one."""
+    opened = context.get_value(_OPEN)
+    if not isinstance(opened, _OpenSpan) or opened.work is not work:
+        return None
+    context.attach(opened.outer)
+    return opened
 
-    def connect(self, connect: Connect) -> Connect:
-        """Return the policy connection, with a span for each answer."""
 
-        @asynccontextmanager
-        async def traced(policy: Policy) -> AsyncIterator[Ask]:
-            async with connect(policy) as ask:
-
-                async def asked(messages: Any, tools: Any, seed: int | None = None) -> Reply:
-                    with self.span("policy", model=policy.model):
-                        return await ask(messages, tools, seed)
-
-                yield asked
-
-        return traced
+def _end(work: object, error: BaseException | None = None, verdict: str = "") -> None:
+    """End the span of the work. Of an error, the span has the reason alone."""
+    opened = _leave(work)
+    if opened is None:
+        return
+    if error is not None and (reason := reason_of(error)):
+        failed(opened.span, reason)
+    if verdict:
+        opened.span.set_attribute("verdict", verdict)
+    opened.span.end()
 
 
 class TracedApp:
@@ -238,30 +250,6 @@ class TracedApp:
                 if (route := getattr(scope.get("route"), "path", None)) is not None:
                     span.update_name(f"{scope['method']} {route}")
                     span.set_attribute("http.route", route)
-
-
-class _TracedLeases:
-    """Source of sandboxes with a span for each leased sandbox."""
-
-    def __init__(self, backend: Sandboxes, tracing: Tracing) -> None:
-        self._backend = backend
-        self._tracing = tracing
-
-    @property
-    def traits(self) -> Traits:
-        return self._backend.traits
-
-    @asynccontextmanager
-    async def lease(self, limits: Limits, environment: str = DEFAULT) -> AsyncIterator[Sandbox]:
-        with self._tracing.span("sandbox") as span:
-            async with self._backend.lease(limits, environment) as sandbox:
-                span.set_attribute("sandbox_id", sandbox.id)
-                yield sandbox
-
-    def open(
-        self, limits: Limits, environment: str = DEFAULT, tags: Sequence[str] = ()
-    ) -> AbstractAsyncContextManager[StatefulSandbox]:
-        return self._backend.open(limits, environment, tags)
 
 
 def failed(span: Span, reason: str) -> None:

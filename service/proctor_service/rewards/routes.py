@@ -38,7 +38,7 @@ from proctor_client.wire import (
 )
 from proctor_client.wire import Submission as WireSubmission
 from proctor_service.errors import BatchTooLarge, Cancelled, Failure, InvalidRequest, JudgeFailed
-from proctor_service.evaluate import Evaluate, Item, NoCode, Origin, Outcome
+from proctor_service.evaluate import Evaluate
 from proctor_service.http.body import (
     FORWARDED,
     RequestName,
@@ -47,11 +47,12 @@ from proctor_service.http.body import (
     parse_body,
     read_body,
 )
-from proctor_service.http.json_encoding import encode
+from proctor_service.http.json import encode
 from proctor_service.http.responses import NDJSON, AnswerFormat, Line, RequestTask, task_response
 from proctor_service.http.task_store import TaskStore
 from proctor_service.judge.extract import Around, read_program
 from proctor_service.judge.submission import Judgement, Submission, integrity_of, test_count
+from proctor_service.outcomes import Item, NoCode, Origin, Outcome
 from proctor_service.rewards.examples import reward_docs
 from proctor_service.rewards.machine import (
     Machine,

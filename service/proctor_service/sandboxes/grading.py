@@ -11,7 +11,6 @@ from contextlib import closing
 
 from proctor_client.wire import GradeRequest, HarborGrader
 from proctor_service.errors import FileMissing, FileRefused, SandboxEnded
-from proctor_service.evaluate import Item, NoCode, Origin
 from proctor_service.http.responses import Line
 from proctor_service.judge.extract import Around, assembled
 from proctor_service.judge.submission import (
@@ -22,6 +21,7 @@ from proctor_service.judge.submission import (
     source_of,
     test_count,
 )
+from proctor_service.outcomes import Item, NoCode, Origin
 from proctor_service.rewards.machine import Machine, check_files_of, refuse_compiler
 from proctor_service.rewards.routes import RewardHandler
 from proctor_service.sandbox.interface import Limits

@@ -29,7 +29,7 @@ from starlette.responses import Response
 from proctor_client import wire
 from proctor_service.errors import Failure, InvalidRequest, Refusal, SandboxNotFound
 from proctor_service.http.body import key_of, name_any_request, parse_body, read_body
-from proctor_service.http.json_encoding import encode
+from proctor_service.http.json import encode
 from proctor_service.http.problems import within_stream
 from proctor_service.http.responses import (
     NDJSON,

@@ -35,7 +35,7 @@ from proctor_service.features.compat.handler import (
     RequestContext,
 )
 from proctor_service.features.compat.skypilot import try_later
-from proctor_service.http.json_encoding import encode
+from proctor_service.http.json import encode
 from proctor_service.judge.submission import Judgement
 
 JOB = "code_judge"

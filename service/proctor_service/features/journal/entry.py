@@ -10,15 +10,14 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from proctor_service.evaluate import Item, NoCode, Origin, Outcome
 from proctor_service.features.replicas.judge_processes.values import (
     Graders,
     compiler_values,
     judgement_values,
     limits_values,
 )
-from proctor_service.features.rollouts.trajectory import Plan, Trajectory
 from proctor_service.judge.submission import Judgement
+from proctor_service.outcomes import Item, NoCode, Origin, Outcome, Trajectory, TrajectoryPlan
 
 Record = tuple[Any, ...]
 """Kind, and values that `marshal` writes; the same content costs the same bytes everywhere."""
@@ -88,7 +87,7 @@ class Entries:
         said = (origin.completion, rule, why, origin.prompt)
         return EVALUATION, head, judgement_values(shown), said, texts
 
-    def rollout(self, plan: Plan, trajectory: Trajectory) -> Record:
+    def rollout(self, plan: TrajectoryPlan, trajectory: Trajectory) -> Record:
         """Return the record of a rollout."""
         failure = trajectory.failure
         head = (

@@ -10,16 +10,14 @@ capital D, in a text whose other backslashes are `\\u005c`; NaN and infinities f
 from __future__ import annotations
 
 import json
-import math
 import re
 import uuid
-from collections.abc import Callable
 from typing import Any
 
 from proctor_client.wire import long_integers
+from proctor_service.http.json import with_finite
 
 SHORT_CHARACTERS = 1_000_000
-_PART_CHARACTERS = 1 << 16
 _STRICT = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 _LOOSE = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 _SURROGATE = re.compile(r"(\\ud[89ab]..\\ud[c-f]..)|\\ud([89a-f])")
@@ -32,7 +30,8 @@ def dump(value: object) -> str:
         text = long_integers.dumps(value, _STRICT)
     except ValueError:  # NaN or an infinity
         mark = uuid.uuid4().hex
-        text = long_integers.dumps(_marked(value, mark), _STRICT)
+        marked = with_finite(value, lambda number: mark + _LOOSE.encode(number))
+        text = long_integers.dumps(marked, _STRICT)
         for name in _NOT_FINITE:
             text = text.replace(f'"{mark}{name}"', f"\t{name}")
     has_lone = r"\ud" in text and not _is_unicode(value)
@@ -47,7 +46,7 @@ def for_answer(text: str) -> str:
     """Return a stored text as any parser takes it.
 
     NaN and infinities become null, and a lone surrogate its six-character escape, as in
-    `http/responses.py`.
+    `http/json.py`.
     """
     if r"\uD" in text:
         for digit in "89abcdef":
@@ -61,36 +60,6 @@ def for_answer(text: str) -> str:
 def parsed_if_short(text: str | None, most_characters: int = SHORT_CHARACTERS) -> Any:
     """Return the value of a stored text, or None if there is none or it is longer than that."""
     return None if text is None or len(text) > most_characters else long_integers.loads(text)
-
-
-def encoded_text(text: str, encode: Callable[[str], bytes]) -> bytes:
-    """Return a long text as a JSON string, encoded in parts; other threads run between two."""
-    parts = [
-        encode(text[begin : begin + _PART_CHARACTERS])[1:-1]
-        for begin in range(0, len(text), _PART_CHARACTERS)
-    ]
-    return b"".join([b'"', *parts, b'"'])
-
-
-def joined(*objects: bytes) -> bytes:
-    """Return the JSON object with the members of all these, none of which has a name of another."""
-    return b"".join([b"{", b",".join([each[1:-1] for each in objects if each != b"{}"]), b"}"])
-
-
-def member(name: str, value: bytes) -> bytes:
-    """Return the JSON object with one member, whose value is JSON."""
-    return b"".join([b'{"', name.encode(), b'":', value, b"}"])
-
-
-def _marked(value: Any, mark: str) -> Any:
-    """Return the value with a text in place of each number that is not finite."""
-    if isinstance(value, dict):
-        return {name: _marked(each, mark) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_marked(each, mark) for each in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return mark + ("NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity")
-    return value
 
 
 def _is_unicode(value: object) -> bool:

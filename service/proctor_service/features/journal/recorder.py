@@ -13,20 +13,17 @@ import itertools
 import logging
 import marshal
 import sys
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from proctor_service.evaluate import Evaluate, Item, Outcome
 from proctor_service.features.journal.address import checked, is_plain_file
 from proctor_service.features.journal.connection import Child
 from proctor_service.features.journal.entry import Entries, Record
 from proctor_service.features.replicas.judge_processes.connection import NOTE, Connection, Message
-from proctor_service.features.rollouts.agent import Play
-from proctor_service.features.rollouts.policy import Ask
-from proctor_service.features.rollouts.trajectory import Plan, Trajectory
+from proctor_service.observe.observer import Observer
+from proctor_service.outcomes import Item, Outcome, Trajectory, TrajectoryPlan
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +64,7 @@ class Target:
         return self.url if is_plain_file(self.url) else checked(self.url).render_as_string()
 
 
-class Recorder:
+class Recorder(Observer):
     """Sender of records to the process that writes them, from `open` until `close`.
 
     `environment`: variables of that process.
@@ -116,35 +113,14 @@ class Recorder:
         if self._unwritten:
             self._told.journal_dropped("stopped", len(self._unwritten))
 
-    def evaluation(self, item: Item, outcome: Outcome, seconds: float) -> None:
-        """Record an evaluation that took so long."""
-        self._add(lambda: self._entries.evaluation(item, outcome, seconds))
+    def item_ended(self, item: Item, outcome: Outcome, seconds: float) -> None:
+        """Record an evaluation; that of a peer's item is in the peer's journal."""
+        if item.origin is not None:
+            self._add(lambda: self._entries.evaluation(item, outcome, seconds))
 
-    def rollout(self, plan: Plan, trajectory: Trajectory) -> None:
+    def trajectory_ended(self, plan: TrajectoryPlan, trajectory: Trajectory) -> None:
         """Record a rollout."""
         self._add(lambda: self._entries.rollout(plan, trajectory))
-
-    def recorded_evaluate(self, evaluate: Evaluate) -> Evaluate:
-        """Return the evaluator, with each outcome recorded."""
-
-        async def recorded(item: Item) -> Outcome:
-            begun = time.monotonic()
-            outcome = await evaluate(item)
-            if item.origin is not None:
-                self.evaluation(item, outcome, time.monotonic() - begun)
-            return outcome
-
-        return recorded
-
-    def recorded_play(self, play: Play) -> Play:
-        """Return the player, with each trajectory recorded."""
-
-        async def recorded(plan: Plan, ask: Ask) -> Trajectory:
-            trajectory = await play(plan, ask)
-            self.rollout(plan, trajectory)
-            return trajectory
-
-        return recorded
 
     def _add(self, make: Callable[[], Record]) -> None:
         try:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from proctor_service.errors import NotReplayable
-from proctor_service.features.journal.json_texts import encoded_text, joined, member
+from proctor_service.http.json import encode_long, joined, member
 
 REPLAY_JOB = "replay"
 """Job of all replays: they take turns with the tenant's training, and count in no job's figures."""
@@ -49,7 +49,7 @@ def request_json(row: Mapping[str, Any]) -> bytes:
         raise NotReplayable(f"evaluation {row['id']} cannot be judged again: {reason}")
     submission = joined(
         _dumped(_conditions(row)),
-        member("completion", encoded_text(row["source"], _dumped)),
+        member("completion", encode_long(row["source"], _dumped)),
         member("grader", row["grader_json"].encode()),
         member("files", row["files_json"].encode()),
     )

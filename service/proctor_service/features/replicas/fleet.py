@@ -21,7 +21,7 @@ from starlette.types import Message, Receive, Scope, Send
 from proctor_service.errors import SandboxLost
 from proctor_service.features.replicas import Question, Replicas
 from proctor_service.http.body import FORWARDED, part_of_body
-from proctor_service.http.json_encoding import encode
+from proctor_service.http.json import encode
 from proctor_service.http.problems import within_stream
 from proctor_service.http.responses import NDJSON, json_response, while_connected
 

@@ -17,10 +17,11 @@ from pydantic import BaseModel, ValidationError
 
 from proctor_client.wire import ControlOutcome, Integrity, Level, Result, Verdict, long_integers
 from proctor_service.errors import InvalidTask
-from proctor_service.evaluate import Item, NoCode, Outcome, reward
+from proctor_service.evaluate import reward
 from proctor_service.features.replicas import Packed
 from proctor_service.http.responses import NDJSON
 from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.outcomes import Item, NoCode, Outcome
 from proctor_service.sandbox.interface import Limits, Usage
 from proctor_service.scheduling.pacer import Pacer
 

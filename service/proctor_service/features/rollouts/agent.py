@@ -17,13 +17,13 @@ from contextlib import AbstractAsyncContextManager
 
 from proctor_client.wire import CustomTool, RefineAgent, Tool, ToolsAgent
 from proctor_service.errors import DeadlinePassed, Failure, JudgeFailed, PolicyRefused
-from proctor_service.evaluate import Evaluate, Item, NoCode, Origin, Outcome
+from proctor_service.evaluate import Evaluate
 from proctor_service.features.rollouts import answers, prompts
 from proctor_service.features.rollouts.custom_tools import command_call, custom_schema, remote_call
 from proctor_service.features.rollouts.mcp import NO_TOOLS, McpServers, McpTools
 from proctor_service.features.rollouts.observation import Observation, feedback
 from proctor_service.features.rollouts.policy import Ask, ContextExceeded
-from proctor_service.features.rollouts.reply import Reply, ToolCall, clean
+from proctor_service.features.rollouts.reply import Reply, ToolCall
 from proctor_service.features.rollouts.tools import (
     SUBMIT,
     BadCall,
@@ -34,15 +34,24 @@ from proctor_service.features.rollouts.tools import (
     arguments_of,
     schema,
 )
-from proctor_service.features.rollouts.trajectory import JsonObject, Plan, Trajectory
-from proctor_service.http.json_encoding import encode
+from proctor_service.http.json import encode, without_surrogates
 from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.observe.observer import NO_OBSERVERS, Observer, Observers
+from proctor_service.outcomes import (
+    Item,
+    JsonObject,
+    NoCode,
+    Origin,
+    Outcome,
+    Trajectory,
+    TrajectoryPlan,
+)
 from proctor_service.settings.mcp_servers import NO_SERVERS, McpServer
 
 log = logging.getLogger(__name__)
 
-Play = Callable[[Plan, Ask], Awaitable[Trajectory]]
-TakeState = Callable[[Plan], AbstractAsyncContextManager[object]]
+Play = Callable[[TrajectoryPlan, Ask], Awaitable[Trajectory]]
+TakeState = Callable[[TrajectoryPlan], AbstractAsyncContextManager[object]]
 """Wait for permission to hold the files of a sandbox in memory until they are judged."""
 
 COUNTS = (
@@ -66,14 +75,26 @@ class Player:
         open_workplace: OpenWorkplace,
         take_state: TakeState,
         mcp_servers: Mapping[str, McpServer] = NO_SERVERS,
+        observers: Observers = NO_OBSERVERS,
     ) -> None:
         self._evaluate = evaluate
         self._open_workplace = open_workplace
         self._take_state = take_state
         self._mcp_servers = McpServers(mcp_servers)
+        self._tell = observers.tell
 
-    async def play(self, plan: Plan, ask: Ask) -> Trajectory:
+    async def play(self, plan: TrajectoryPlan, ask: Ask) -> Trajectory:
         """Run a trajectory from the prompt to the reward. Only a cancellation raises."""
+        self._tell(Observer.trajectory_begun, plan)
+        try:
+            trajectory = await self._play(plan, ask)
+        except BaseException as error:
+            self._tell(Observer.trajectory_interrupted, plan, error)
+            raise
+        self._tell(Observer.trajectory_ended, plan, trajectory)
+        return trajectory
+
+    async def _play(self, plan: TrajectoryPlan, ask: Ask) -> Trajectory:
         episode = _Episode(plan, ask, self._evaluate)
         toolbox = Toolbox(plan, self._open_workplace)
         failure: Failure | None = None
@@ -97,7 +118,7 @@ class Player:
         return episode.trajectory(failure, toolbox.sandbox_id)
 
 
-def _fault(plan: Plan, error: Exception) -> JudgeFailed:
+def _fault(plan: TrajectoryPlan, error: Exception) -> JudgeFailed:
     log.error("a trajectory failed", exc_info=error, extra={"rollout_id": plan.rollout_id})
     return JudgeFailed(f"a fault of the service; its log has it under {plan.rollout_id}")
 
@@ -105,7 +126,7 @@ def _fault(plan: Plan, error: Exception) -> JudgeFailed:
 class _Episode:
     """Conversation, counts and outcome of a trajectory so far."""
 
-    def __init__(self, plan: Plan, ask: Ask, evaluate: Evaluate) -> None:
+    def __init__(self, plan: TrajectoryPlan, ask: Ask, evaluate: Evaluate) -> None:
         self.plan = plan
         self.counts = dict.fromkeys(COUNTS, 0)
         names: list[Tool] = []
@@ -224,7 +245,7 @@ async def _refine(episode: _Episode, agent: RefineAgent) -> None:
             counts["hit_max_turns"] = 1
             return
         # An error message of the program may hold what no request to the policy can.
-        text = clean(feedback(judgement, agent.observation_characters))
+        text = without_surrogates(feedback(judgement, agent.observation_characters))
         episode.add_user_message(f"{prompts.CUT}\n{text}" if reply.cut else text)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from proctor_service.evaluate import NoCode
-from proctor_service.features.rollouts.trajectory import Plan
 from proctor_service.judge.extract import assembled, read_program
 from proctor_service.judge.submission import (
     SOLUTION,
@@ -12,10 +10,11 @@ from proctor_service.judge.submission import (
     needs_solution,
     source_of,
 )
+from proctor_service.outcomes import NoCode, TrajectoryPlan
 from proctor_service.settings.languages import PYTHON
 
 
-def of_code(plan: Plan, code: str | None) -> Submission | NoCode:
+def of_code(plan: TrajectoryPlan, code: str | None) -> Submission | NoCode:
     """Return the submission of a program, with the original files of the task."""
     task = plan.task
     if code is None:
@@ -35,12 +34,12 @@ def of_code(plan: Plan, code: str | None) -> Submission | NoCode:
     )
 
 
-async def of_reply(plan: Plan, text: str) -> Submission | NoCode:
+async def of_reply(plan: TrajectoryPlan, text: str) -> Submission | NoCode:
     """Return the submission of a reply: the program of the code in it."""
     return of_code(plan, await read_program(text, plan.extract, PYTHON, plan.task.around))
 
 
-def of_files(plan: Plan) -> Submission | NoCode:
+def of_files(plan: TrajectoryPlan) -> Submission | NoCode:
     """Return the submission of an agent that has left no sandbox: the task's own files."""
     if plan.task.grader.judges == "sandbox":
         return of_code(plan, "")  # its verifier decides about an untouched image, too
@@ -48,7 +47,7 @@ def of_files(plan: Plan) -> Submission | NoCode:
     return of_code(plan, solution and assembled(solution, PYTHON, plan.task.around))
 
 
-async def of_submission(plan: Plan, code: str) -> Submission | NoCode:
+async def of_submission(plan: TrajectoryPlan, code: str) -> Submission | NoCode:
     """Return the submission for the code of a submit_solution call.
 
     The text is read by the rule `auto`, since a call has no format of its own. Without code in it the text
@@ -61,7 +60,7 @@ async def of_submission(plan: Plan, code: str) -> Submission | NoCode:
     return of_code(plan, program)
 
 
-def of_state(plan: Plan, solution: bytes | None, archive: bytes) -> Submission | NoCode:
+def of_state(plan: TrajectoryPlan, solution: bytes | None, archive: bytes) -> Submission | NoCode:
     """Return the submission of an agent's final files, with the solution.py if present.
 
     The endpoint /sandboxes/{id}/grade treats files in the same way.

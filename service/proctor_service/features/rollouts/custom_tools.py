@@ -13,9 +13,10 @@ from proctor_client.wire import CustomTool, ToolsAgent
 from proctor_service.errors import InvalidRequest
 from proctor_service.features.rollouts.json_schema import TooLarge, schema_problem, violation
 from proctor_service.features.rollouts.mcp import McpTool, offered_name
-from proctor_service.features.rollouts.reply import ToolCall, strict_json
+from proctor_service.features.rollouts.reply import ToolCall
 from proctor_service.features.rollouts.tools import BadCall, CommandCall, RemoteCall
-from proctor_service.features.rollouts.trajectory import JsonObject
+from proctor_service.http.json import STRICT
+from proctor_service.outcomes import JsonObject
 
 MOST_ARGUMENT_BYTES = 1 << 18
 MOST_SCHEMA_BYTES = 1 << 15
@@ -74,7 +75,7 @@ def _arguments(call: ToolCall, parameters: JsonObject | None) -> JsonObject:
         limit = f"{MOST_ARGUMENT_BYTES >> 10} KB"
         raise BadCall(f"the arguments of {name} are longer than {limit}")
     try:
-        values = strict_json(call.arguments or "{}")
+        values = STRICT.decode(call.arguments or "{}")
         broken = violation(values, {"type": "object"}) or violation(values, parameters or {})
         json.dumps(values, allow_nan=False)  # 1e999 is read as an infinity
     except TooLarge:

@@ -26,8 +26,9 @@ from proctor_service.errors import McpUnavailable
 from proctor_service.features.rollouts.json_schema import schema_problem
 from proctor_service.features.rollouts.mcp_answers import read_answer, text_of_content
 from proctor_service.features.rollouts.observation import Observation
-from proctor_service.features.rollouts.reply import FUNCTION_NAME, MASK, clean
-from proctor_service.features.rollouts.trajectory import JsonObject
+from proctor_service.features.rollouts.reply import FUNCTION_NAME, MASK
+from proctor_service.http.json import without_surrogates
+from proctor_service.outcomes import JsonObject
 from proctor_service.settings.mcp_servers import McpServer
 
 log = logging.getLogger(__name__)
@@ -210,7 +211,9 @@ class McpSession:
             code = error.get("code") if isinstance(error, dict) else None
             code = code if type(code) is int else "unknown"
             if method == "tools/call" and code == _INVALID_PARAMS and isinstance(error, dict):
-                raise _InvalidArguments(self._masked(clean(str(error.get("message", "")))))
+                raise _InvalidArguments(
+                    self._masked(without_surrogates(str(error.get("message", ""))))
+                )
             raise self._failed(f"{method}: error {code}")
         return result
 

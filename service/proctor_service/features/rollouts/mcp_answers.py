@@ -8,8 +8,8 @@ from typing import Any
 
 import httpx
 
-from proctor_service.features.rollouts.reply import clean, strict_json
-from proctor_service.features.rollouts.trajectory import JsonObject
+from proctor_service.http.json import STRICT, without_surrogates
+from proctor_service.outcomes import JsonObject
 
 MOST_ANSWER_BYTES = 4 << 20
 
@@ -26,12 +26,12 @@ async def read_answer(
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json":
         body = b"\n".join([line async for line in _lines(response)])
-        message = strict_json(masked(body.decode()))
+        message = STRICT.decode(masked(body.decode()))
         if _answers(message, number):
             return _object(message)
     elif kind == "text/event-stream":
         async for data in _events(response):
-            message = strict_json(masked(data))
+            message = STRICT.decode(masked(data))
             if _answers(message, number):
                 return _object(message)
     raise ValueError("no answer")
@@ -51,7 +51,7 @@ def text_of_content(content: list[Any], structured: Any) -> str:
         parts.append(text if isinstance(text, str) else "(content that is no text)")
     if not parts and structured is not None:
         parts.append(json.dumps(structured, ensure_ascii=False))
-    return clean("\n".join(parts))
+    return without_surrogates("\n".join(parts))
 
 
 async def _events(response: httpx.Response) -> AsyncIterator[str]:

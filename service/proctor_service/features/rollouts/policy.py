@@ -13,6 +13,7 @@ import asyncio
 import logging
 import re
 import ssl
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import MappingProxyType, ModuleType
@@ -30,7 +31,8 @@ from proctor_service.features.rollouts.addresses import (
     wrong_host,
 )
 from proctor_service.features.rollouts.reply import Reply, read_reply, scrubbed
-from proctor_service.features.rollouts.trajectory import JsonObject
+from proctor_service.observe.observer import NO_OBSERVERS, Observer, Observers
+from proctor_service.outcomes import JsonObject
 
 if TYPE_CHECKING:
     import openai
@@ -88,11 +90,16 @@ class Policies:
     """Connection settings for policies: allowed hosts, and attempts per reply."""
 
     def __init__(
-        self, hosts: Sequence[str], attempts: int, resolve: Resolve = resolve_by_system
+        self,
+        hosts: Sequence[str],
+        attempts: int,
+        resolve: Resolve = resolve_by_system,
+        observers: Observers = NO_OBSERVERS,
     ) -> None:
         self._hosts = tuple(hosts)
         self._attempts = attempts
         self._resolve = resolve
+        self._observers = observers
         self._tls: ssl.SSLContext | None = None
 
     @asynccontextmanager
@@ -113,15 +120,22 @@ class Policies:
                 transport=door, trust_env=False, timeout=_timeout(policy.timeout_seconds)
             ),
         ) as client:
-            yield _Endpoint(policy, key, package, client).ask
+            yield _Endpoint(policy, key, package, client, self._observers).ask
 
 
 class _Endpoint:
     """Client of a policy for the trajectories of a request."""
 
     def __init__(
-        self, policy: Policy, key: str, package: ModuleType, client: openai.AsyncOpenAI
+        self,
+        policy: Policy,
+        key: str,
+        package: ModuleType,
+        client: openai.AsyncOpenAI,
+        observers: Observers,
     ) -> None:
+        self._model = policy.model
+        self._tell = observers.tell
         self._key = key
         self._package = package
         self._client = client
@@ -136,6 +150,19 @@ class _Endpoint:
         self, messages: Sequence[JsonObject], tools: Sequence[JsonObject], seed: int | None = None
     ) -> Reply:
         """Return the policy's reply."""
+        begun, model = time.perf_counter(), self._model
+        self._tell(Observer.policy_asked, model)
+        try:
+            reply = await self._reply(messages, tools, seed)
+        except BaseException as error:
+            self._tell(Observer.policy_failed, model, error, time.perf_counter() - begun)
+            raise
+        self._tell(Observer.policy_answered, model, time.perf_counter() - begun)
+        return reply
+
+    async def _reply(
+        self, messages: Sequence[JsonObject], tools: Sequence[JsonObject], seed: int | None
+    ) -> Reply:
         body: dict[str, Any] = {**self._options, "messages": list(messages)}
         if tools:
             body["tools"] = list(tools)

@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from proctor_service.errors import PolicyUnavailable
-from proctor_service.features.rollouts.trajectory import JsonObject
-from proctor_service.http.json_encoding import encode
-from proctor_service.http.paced_json import PacedJson
+from proctor_service.http.json import STRICT, PacedJson, encode, without_surrogates
+from proctor_service.outcomes import JsonObject
 
 LEAST_RANDOM_KEY = 20
 """Minimum length of a key to mask; a solution may contain a shorter key by chance."""
@@ -29,15 +28,7 @@ REASONING = ("reasoning", "reasoning_content")
 """Fields of a message with the policy's reasoning; endpoints use either name or both."""
 PIECE = 8
 MASK = "***"
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 FUNCTION_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
-
-
-_STRICT = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +58,10 @@ class Reply:
 
     def message(self) -> JsonObject:
         """Return the assistant's message for the next request to the policy."""
-        text, more = clean(self.text), {name: clean(said) for name, said in self.reasoning.items()}
+        text, more = (
+            without_surrogates(self.text),
+            {name: without_surrogates(said) for name, said in self.reasoning.items()},
+        )
         if not self.tool_calls:
             return {"role": "assistant", "content": text, **more}
         calls: list[Any] = [_sent_back(call) for call in self.tool_calls]
@@ -81,9 +75,9 @@ async def read_reply(body: bytes, key: str, send_reasoning: bool = False) -> Rep
         if len(key) >= LEAST_RANDOM_KEY:
             text = text.replace(key, MASK)
         if len(text) > LONG_CHARACTERS:  # log probabilities, most often
-            answer = await PacedJson(text, _STRICT).decode()
+            answer = await PacedJson(text, STRICT).decode()
         else:
-            answer = strict_json(text)
+            answer = STRICT.decode(text)
         return reply_of(answer, send_reasoning)
     except RecursionError:
         raise PolicyUnavailable("policy: the answer is nested too deeply") from None
@@ -119,11 +113,6 @@ def reply_of(answer: Any, send_reasoning: bool = False) -> Reply:
     )
 
 
-def clean(text: str) -> str:
-    """Return `text` without lone surrogates, which UTF-8 cannot encode."""
-    return _LONE_SURROGATE.sub("\ufffd", text)
-
-
 def scrubbed(text: str, key: str) -> str:
     """Return `text` with every run of eight characters of the key masked."""
     size = min(len(key), PIECE)
@@ -140,11 +129,6 @@ def scrubbed(text: str, key: str) -> str:
         if at >= masked_until:
             kept.append(character)
     return "".join(kept)
-
-
-def strict_json(text: str) -> Any:
-    """Parse JSON without NaN and infinities. Raises ValueError and RecursionError."""
-    return _STRICT.decode(text)
 
 
 def _object(value: Any) -> dict[str, Any]:
@@ -173,7 +157,9 @@ def _tool_calls(listed: Any) -> list[ToolCall]:
         call_id = call.get("id")
         found.append(
             ToolCall(
-                id=clean(call_id) if isinstance(call_id, str) and call_id else f"call_{number}",
+                id=without_surrogates(call_id)
+                if isinstance(call_id, str) and call_id
+                else f"call_{number}",
                 name=name if isinstance(name, str) else "",
                 arguments=arguments,
             )
@@ -190,10 +176,10 @@ def _sent_back(call: ToolCall) -> JsonObject:
 def _plain_arguments(text: str) -> str:
     """Return the arguments if they are a JSON object that is read, else an empty object."""
     try:
-        is_object = len(text) <= MOST_ARGUMENTS_CHARACTERS and type(strict_json(text)) is dict
+        is_object = len(text) <= MOST_ARGUMENTS_CHARACTERS and type(STRICT.decode(text)) is dict
     except (ValueError, RecursionError):
         is_object = False
-    return clean(text) if is_object else "{}"
+    return without_surrogates(text) if is_object else "{}"
 
 
 def _count(usage: dict[str, Any], name: str) -> int:

@@ -27,16 +27,13 @@ from proctor_client.wire import (
     ToolsAgent,
 )
 from proctor_service.errors import Failure, InvalidRequest, JudgeFailed
-from proctor_service.features.journal.json_texts import joined, member
 from proctor_service.features.rollouts.addresses import check_url
 from proctor_service.features.rollouts.agent import Play
 from proctor_service.features.rollouts.custom_tools import check_tools
 from proctor_service.features.rollouts.policy import Connect
 from proctor_service.features.rollouts.prompts import system_prompt
-from proctor_service.features.rollouts.reply import clean
-from proctor_service.features.rollouts.trajectory import JsonObject, Plan, Task, Trajectory
 from proctor_service.http.body import parse_body, read_body
-from proctor_service.http.json_encoding import encode
+from proctor_service.http.json import encode, joined, member, without_surrogates
 from proctor_service.http.responses import (
     NDJSON,
     AnswerFormat,
@@ -47,6 +44,7 @@ from proctor_service.http.responses import (
 )
 from proctor_service.judge.extract import Around
 from proctor_service.judge.submission import test_count
+from proctor_service.outcomes import JsonObject, Trajectory, TrajectoryPlan, TrajectoryTask
 from proctor_service.rewards.examples import rollout_docs
 from proctor_service.rewards.machine import (
     Machine,
@@ -71,7 +69,7 @@ class Part:
 
     task: RolloutTask
     index: int
-    plan: Plan
+    plan: TrajectoryPlan
 
 
 class Planning:
@@ -111,7 +109,7 @@ class Planning:
         self._machine.check_place(
             asked.grader, environment, f"{where}.grader", keeps_files=keeps_files
         )
-        task = Task(
+        task = TrajectoryTask(
             id=asked.id,
             messages=self._messages(asked, where),
             grader=asked.grader,
@@ -125,10 +123,12 @@ class Planning:
             for index in range(count)
         ]
 
-    def _plan(self, asked: RolloutTask, task: Task, environment: str, index: int) -> Plan:
+    def _plan(
+        self, asked: RolloutTask, task: TrajectoryTask, environment: str, index: int
+    ) -> TrajectoryPlan:
         request = self._request
         seed = request.policy.seed
-        return Plan(
+        return TrajectoryPlan(
             rollout_id=f"ro_{uuid.uuid4().hex}",
             task=task,
             agent=request.agent,
@@ -169,7 +169,9 @@ class Planning:
             system = ""
         if system:
             given.insert(0, {"role": "system", "content": system})
-        found: list[JsonObject] = json.loads(clean(json.dumps(given, ensure_ascii=False)))
+        found: list[JsonObject] = json.loads(
+            without_surrogates(json.dumps(given, ensure_ascii=False))
+        )
         return found
 
 
@@ -289,7 +291,7 @@ def _line(part: Part, outcome: Trajectory | BaseException) -> Line:
     return line
 
 
-def _log_end(plan: Plan, trajectory: Trajectory, line: Line) -> None:
+def _log_end(plan: TrajectoryPlan, trajectory: Trajectory, line: Line) -> None:
     failure = trajectory.failure
     log.info(
         "a trajectory ended",

@@ -19,12 +19,12 @@ from typing import Protocol
 
 from proctor_client.wire import Tool
 from proctor_service.errors import FileMissing, FileRefused, SandboxEnded
-from proctor_service.evaluate import NoCode
 from proctor_service.features.rollouts import answers
 from proctor_service.features.rollouts.observation import Observation, observe, text_of
-from proctor_service.features.rollouts.reply import MOST_ARGUMENTS_CHARACTERS, ToolCall, clean
-from proctor_service.features.rollouts.trajectory import JsonObject, Plan
+from proctor_service.features.rollouts.reply import MOST_ARGUMENTS_CHARACTERS, ToolCall
+from proctor_service.http.json import without_surrogates
 from proctor_service.judge.submission import SOLUTION, Submission, integrity_of
+from proctor_service.outcomes import JsonObject, NoCode, TrajectoryPlan
 from proctor_service.sandbox.interface import Command, Ended, Usage
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class Workplace(Protocol):
         """End the sandbox and wait for its clean-up; do nothing if it has ended already."""
 
 
-OpenWorkplace = Callable[[Plan], Awaitable[Workplace]]
+OpenWorkplace = Callable[[TrajectoryPlan], Awaitable[Workplace]]
 """Open a fresh sandbox with the task's files. Raises a Failure without a sandbox."""
 
 
@@ -185,7 +185,7 @@ def arguments_of(
 class Toolbox:
     """Tools of a trajectory. The first call that needs a sandbox creates the sandbox."""
 
-    def __init__(self, plan: Plan, open_: OpenWorkplace) -> None:
+    def __init__(self, plan: TrajectoryPlan, open_: OpenWorkplace) -> None:
         self._plan = plan
         self._open = open_
         self._left_seconds = (plan.deadline - time.monotonic()) * OWN_SHARE
@@ -204,7 +204,7 @@ class Toolbox:
         if isinstance(tool, RemoteCall):
             return await self._use_remote(tool, exec_timeout_seconds)
         for name, text in values.items():
-            if ("\0" in text and name != "content") or clean(text) != text:
+            if ("\0" in text and name != "content") or without_surrogates(text) != text:
                 return Observation(f"Error: {name} holds what is no character", failed=True)
         try:
             return await self._use(tool, values, min(exec_timeout_seconds, self._left_seconds))

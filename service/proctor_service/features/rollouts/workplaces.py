@@ -24,7 +24,7 @@ from proctor_service.errors import (
     SandboxNotFound,
 )
 from proctor_service.features.rollouts.tools import OpenWorkplace, Workplace
-from proctor_service.features.rollouts.trajectory import Plan
+from proctor_service.outcomes import TrajectoryPlan
 from proctor_service.sandbox.interface import Command, Ended
 from proctor_service.sandboxes.registry import Order, Registry, Session
 
@@ -38,7 +38,7 @@ ASK_AGAIN_SECONDS = 1.0
 def workplaces(registry: Registry) -> OpenWorkplace:
     """Return the function that opens a trajectory's sandbox."""
 
-    async def open_workplace(plan: Plan) -> Workplace:
+    async def open_workplace(plan: TrajectoryPlan) -> Workplace:
         left_seconds = max(plan.deadline - time.monotonic(), 0.0)
         order = Order(
             tenant=plan.tenant,

@@ -14,11 +14,11 @@ from pydantic_core import from_json
 
 from proctor_service.errors import NotFound
 from proctor_service.features.journal.filters import Filter
-from proctor_service.features.journal.json_texts import encoded_text, for_answer, joined, member
+from proctor_service.features.journal.json_texts import for_answer
 from proctor_service.features.journal.reading import Page, Reader, Row
 from proctor_service.features.journal.replay import request_json, why_not
 from proctor_service.features.journal.series import By
-from proctor_service.http.json_encoding import encode
+from proctor_service.http.json import encode, encode_long, joined, member
 
 Query = Mapping[str, Any]
 """Fields of a `wire.EvaluationQuery`."""
@@ -215,7 +215,7 @@ def _json(stored: str | None, missing: str) -> bytes:
 
 
 def _text(text: str | None) -> bytes:
-    return b"null" if text is None else encoded_text(text, encode)
+    return b"null" if text is None else encode_long(text)
 
 
 def _time(seconds: float) -> str:

@@ -36,6 +36,7 @@ from proctor_service.features.replicas.judge_processes.worker import (
     WorkerEnded,
 )
 from proctor_service.judge.submission import Judgement, Submission, test_count
+from proctor_service.observe.observer import Leased
 from proctor_service.sandbox.environments import NO_ENVIRONMENTS, Environments
 from proctor_service.sandbox.interface import PAYER, Sandboxes, Traits
 from proctor_service.settings import Settings, Share
@@ -56,9 +57,6 @@ _PAUSES_SECONDS = (0.0, 0.2, 0.5, 1.0, 2.0, 5.0)
 TOO_MUCH = (
     "output limit: reading what the program sent took the service too much time or memory, twice"
 )
-
-LeaseTold = Callable[[str, int, int], None]
-"""Receiver of a leased sandbox: its id, and the begin and end in nanoseconds since the epoch."""
 
 
 class Pool:
@@ -83,7 +81,7 @@ class Pool:
         environments: Environments = NO_ENVIRONMENTS,
     ) -> None:
         self.backend = WorkersBackend(self)
-        self.when_leased: LeaseTold | None = None
+        self.when_leased: Leased | None = None
         self.send_ahead: Callable[[int], None] = lambda submissions: None
         self._parts = parts
         self._environment = environment

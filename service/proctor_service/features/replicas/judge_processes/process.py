@@ -7,7 +7,6 @@ in any other way. Signals of the terminal and of a service manager are for the l
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ctypes
 import logging
 import mmap
@@ -18,8 +17,8 @@ import socket
 import struct
 import time
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -45,18 +44,16 @@ from proctor_service.features.replicas.judge_processes.values import (
     traits_values,
 )
 from proctor_service.http.process_end import end_process
+from proctor_service.observe.observer import ObservedSandboxes
 from proctor_service.sandbox.environments import Environments
 from proctor_service.sandbox.interface import (
-    DEFAULT,
     PAYER,
     Backend,
     Command,
     Limits,
-    Sandbox,
     Sandboxes,
     Spent,
     StatefulSandbox,
-    Traits,
 )
 from proctor_service.settings import Settings, Share
 from proctor_service.settings.garbage import spare_collector
@@ -310,13 +307,11 @@ class Process:
         submission = submission_of(values, self._graders)
         async with self._turns:
             begun = time.monotonic()
-            if not self._traced:
-                judgement = await self._judge(submission, self._backend)
-                leases: Sequence[Values] = ()
-            else:
-                noting = NotingSandboxes(self._backend)
-                judgement = await self._judge(submission, noting)
-                leases = noting.leases
+            sandboxes: Sandboxes = self._backend
+            leases: list[Values] = []
+            if self._traced:
+                sandboxes = ObservedSandboxes(sandboxes, lambda *lease: leases.append(lease))
+            judgement = await self._judge(submission, sandboxes)
             return judgement_values(judgement), time.monotonic() - begun, leases
 
     async def _open(
@@ -335,35 +330,6 @@ class Process:
         )
         self._held[number] = _Held(sandbox, stack)
         return number, sandbox.id
-
-
-class NotingSandboxes:
-    """Source of sandboxes that notes leases: the id, and begin and end in ns since the epoch."""
-
-    def __init__(self, sandboxes: Sandboxes) -> None:
-        self.leases: list[tuple[str, int, int]] = []
-        self._sandboxes = sandboxes
-
-    @property
-    def traits(self) -> Traits:
-        """Properties of the backend."""
-        return self._sandboxes.traits
-
-    def open(
-        self, limits: Limits, environment: str = DEFAULT, tags: Sequence[str] = ()
-    ) -> AbstractAsyncContextManager[StatefulSandbox]:
-        """Lease a stateful sandbox; these are not noted."""
-        return self._sandboxes.open(limits, environment, tags)
-
-    @contextlib.asynccontextmanager
-    async def lease(self, limits: Limits, environment: str = DEFAULT) -> AsyncIterator[Sandbox]:
-        """Lease a sandbox, and note it."""
-        begun = time.time_ns()
-        async with self._sandboxes.lease(limits, environment) as sandbox:
-            try:
-                yield sandbox
-            finally:
-                self.leases.append((sandbox.id, begun, time.time_ns()))
 
 
 async def _awaited(work: Awaitable[Any]) -> Any:

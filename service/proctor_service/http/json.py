@@ -1,16 +1,25 @@
-"""Decoder of long JSON texts with regular pauses for the event loop, whatever their shape.
+"""JSON for requests and answers: valid UTF-8 out, and any length in without holding up the event loop.
 
-The interpreter's parser holds the interpreter lock, even in another thread. So this decoder gives
-the parser short texts alone: a short array or object, several of them in an array, or a run of
-numbers and strings. It opens a longer array or object and reads the items one after the other.
+A submission or a policy chooses the texts. UTF-8 cannot encode a lone surrogate, JSON has no form for
+NaN, and Python's parser reads both: `encode` writes JSON that every parser takes, in one call. Pieces that
+are JSON already are joined as bytes (`joined`, `member`).
+
+`PacedJson` parses a long text with regular pauses, whatever its shape. The interpreter's parser holds the
+interpreter lock, even in another thread. So `PacedJson` gives that parser short texts alone: a short array
+or object, several of them in an array, or a run of numbers and strings. It opens a longer array or object
+and reads the items one after the other.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
+from collections.abc import Callable
 from typing import Any
+
+from pydantic_core import PydanticSerializationError, to_json
 
 from proctor_client.wire import long_integers
 from proctor_service.scheduling.pacer import Pacer
@@ -18,10 +27,71 @@ from proctor_service.scheduling.pacer import Pacer
 SHORT_CHARACTERS = 16_384
 MOST_OPEN_WITH_SHORT = 50
 """Depth below which nothing is given to the parser, which has a limit of its own on the depth."""
+_PART_CHARACTERS = 1 << 16
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+"""Half of a pair of UTF-16, as in `"\\ud800"`."""
 _SPACE = re.compile(r"[ \t\n\r]*")
 _SCALARS = re.compile(
     r'(?:[ \t\n\r]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[ \t\n\r]*+|[^][{}",:]++),)++', re.DOTALL
 )
+"""Strings, numbers and constants of an array, each with its comma: `1, "a]", null,`."""
+
+
+def encode(body: dict[str, Any] | str) -> bytes:
+    """Encode JSON in valid UTF-8, for any output of a submission.
+
+    Most parsers reject the JSON escape of a lone surrogate: one submission could make the whole batch
+    unreadable. The surrogate becomes its six-character Python escape, and NaN becomes null.
+    """
+    try:
+        return to_json(body, inf_nan_mode="null")
+    except (PydanticSerializationError, UnicodeEncodeError):
+        finite = with_finite(body, lambda number: None)
+        text = json.dumps(finite, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return _LONE_SURROGATE.sub(lambda found: f"\\\\u{ord(found[0]):04x}", text).encode()
+
+
+def encode_long(text: str, encode_part: Callable[[str], bytes] = encode) -> bytes:
+    """Encode a long text as a JSON string, in parts; other threads run between two."""
+    parts = [
+        encode_part(text[begin : begin + _PART_CHARACTERS])[1:-1]
+        for begin in range(0, len(text), _PART_CHARACTERS)
+    ]
+    return b"".join([b'"', *parts, b'"'])
+
+
+def joined(*objects: bytes) -> bytes:
+    """Return the JSON object with the members of all these, whose names differ."""
+    return b"".join([b"{", b",".join([each[1:-1] for each in objects if each != b"{}"]), b"}"])
+
+
+def member(name: str, value: bytes) -> bytes:
+    """Return the JSON object with one member, whose value is JSON."""
+    return b"".join([b'{"', name.encode(), b'":', value, b"}"])
+
+
+def with_finite(value: Any, replacement: Callable[[float], Any]) -> Any:
+    """Return the value with a replacement for each NaN and infinity."""
+    if isinstance(value, dict):
+        return {name: with_finite(each, replacement) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [with_finite(each, replacement) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return replacement(value)
+    return value
+
+
+def without_surrogates(text: str) -> str:
+    """Return `text` with U+FFFD for each lone surrogate, which UTF-8 cannot encode."""
+    return _LONE_SURROGATE.sub("\ufffd", text)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+STRICT = json.JSONDecoder(parse_constant=_refuse_constant)
+"""Decoder without NaN and infinities; raises ValueError and RecursionError."""
 
 
 class PacedJson:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proctor_service.http import paced_json
-from proctor_service.http.paced_json import PacedJson
+from proctor_service.http import json as http_json
+from proctor_service.http.json import PacedJson
 from proctor_service.scheduling.pacer import Pacer
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
@@ -58,7 +58,7 @@ def array(item: str, count: int, between: str = ",") -> str:
 
 def paced(text: str, short: int, decoder: json.JSONDecoder | None = None) -> Any:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(paced_json, "SHORT_CHARACTERS", short)
+        patch.setattr(http_json, "SHORT_CHARACTERS", short)
         return asyncio.run(PacedJson(text, decoder).decode())
 
 
@@ -139,5 +139,5 @@ def test_other_tasks_run_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
         counting.cancel()
         return turns
 
-    monkeypatch.setattr(paced_json, "Pacer", lambda: Pacer(0.0))
+    monkeypatch.setattr(http_json, "Pacer", lambda: Pacer(0.0))
     assert asyncio.run(both()) > 10
