@@ -27,30 +27,28 @@ from proctor_service.feature import Core, Feature, Sources, needing
 from proctor_service.features import FEATURES
 from proctor_service.http.fleet import Fleet
 from proctor_service.http.health import Readiness, health_routes, judging_probe
-from proctor_service.http.job_store import JobStore
-from proctor_service.http.jobs import Job
-from proctor_service.http.middleware import AnswerHeaders, Guard
+from proctor_service.http.middleware import Entrance, Tokens
 from proctor_service.http.problems import install_problems
+from proctor_service.http.responses import RequestTask
 from proctor_service.http.server import ANSWERING_SECONDS, Server, browser_url, server_config
-from proctor_service.http.tokens import Tokens
+from proctor_service.http.task_store import TaskStore
 from proctor_service.judge.judge import Judge as OwnJudge
 from proctor_service.observe.logs import configure_logging
-from proctor_service.observe.metrics import MeasuredApp, Metrics
+from proctor_service.observe.metrics import Metrics
 from proctor_service.observe.observer import Observer, Observers
 from proctor_service.outcomes import Outcome, outcome_bytes
 from proctor_service.rewards.examples import BODIES, install_openapi
-from proctor_service.rewards.items import Machine
+from proctor_service.rewards.machine import Machine
 from proctor_service.rewards.routes import RewardHandler, reward_routes
 from proctor_service.sandbox.environments import NO_ENVIRONMENTS
 from proctor_service.sandbox.interface import Backend
 from proctor_service.sandbox.memory_room import memory_check, memory_room
 from proctor_service.sandbox.open_files import fitted
-from proctor_service.sandboxes import Bounds, Registry
 from proctor_service.sandboxes.grading import Gradings
+from proctor_service.sandboxes.registry import Bounds, Registry
 from proctor_service.sandboxes.routes import SandboxHandler, sandbox_routes
-from proctor_service.scheduling.deadlines import Deadlines
 from proctor_service.scheduling.fair_share import Shares
-from proctor_service.scheduling.queue import DRAINING, FairQueue
+from proctor_service.scheduling.queue import DRAINING, Deadlines, FairQueue
 from proctor_service.scheduling.result_cache import Cache
 from proctor_service.settings import Settings, unknown_variables
 from proctor_service.settings.garbage import spare_collector
@@ -203,17 +201,18 @@ def build_app(
     install_openapi(app, (*BODIES, *core.bodies))
     # Requests pass the middleware in reverse order: the last added comes first.
     app.add_middleware(
-        Guard,
+        Entrance,
         tokens=core.tokens,
         metrics_public=settings.metrics_public,
+        draining=lambda: core.queue.draining,
+        answered=core.metrics.answered,
         own_url=settings.advertise_url,
+        pages=next(iter(core.pages), None),
     )
     if parts.tracing is not None:
         from proctor_service.observe.tracing import TracedApp
 
         app.add_middleware(TracedApp, tracing=parts.tracing)
-    app.add_middleware(MeasuredApp, metrics=core.metrics)
-    app.add_middleware(AnswerHeaders, draining=lambda: core.queue.draining)
     return app
 
 
@@ -247,7 +246,7 @@ def _parts(
         settings.cache_entries, settings.cache_mb * MEBIBYTE, outcome_bytes, deadlines
     )
     evaluate = Evaluator(judge, backend, queue, cache, observers).evaluate
-    running: set[Job[Any]] = set()
+    running: set[RequestTask[Any]] = set()
     bounds = Bounds(
         live=settings.stateful_count(),
         remembered=settings.ended_sandboxes,
@@ -256,7 +255,7 @@ def _parts(
         shares=shares,
     )
     fleet = sources.fleet
-    registry = Registry(backend, queue, bounds, metrics.executed, fleet.new_id)
+    registry = Registry(backend, queue, bounds, metrics.executed, fleet.id_prefix)
     # An evaluation may hold several sandboxes; it leaves its core when all of them do.
     backend.when_asleep(
         lambda yielding, lent: queue.lend(
@@ -285,6 +284,7 @@ def _parts(
         finishing=[],
         listening=[],
         bodies=[],
+        pages=[],
     )
     return Parts(core, features, readiness, sources.judge is None, tracing)
 
@@ -300,8 +300,8 @@ def _tracing(settings: Settings) -> Tracing | None:
     )
 
 
-def _job_store(settings: Settings) -> JobStore[Any]:
-    return JobStore(settings.idempotency_seconds, settings.idempotency_mb * MEBIBYTE)
+def _job_store(settings: Settings) -> TaskStore[Any]:
+    return TaskStore(settings.idempotency_seconds, settings.idempotency_mb * MEBIBYTE)
 
 
 def _sandbox_handler(core: Core, fleet: Fleet) -> SandboxHandler:

@@ -20,8 +20,7 @@ from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.observe.observer import NO_OBSERVERS, ObservedSandboxes, Observer, Observers
 from proctor_service.outcomes import Item, NoCode, Outcome
 from proctor_service.sandbox.interface import PAYER, Backend, Sandboxes
-from proctor_service.scheduling.attempts import attempted
-from proctor_service.scheduling.queue import FairQueue
+from proctor_service.scheduling.queue import FairQueue, attempted
 from proctor_service.scheduling.result_cache import Cache
 
 log = logging.getLogger(__name__)
@@ -71,9 +70,12 @@ class Evaluator:
                 outcome = _without_code(submission)
             else:
                 work = partial(self._in_turn, item, submission)
-                outcome, how = await self._cache.once(item.cache_key, item.deadline, work)
-                if how != "miss":
-                    outcome = replace(outcome, cache=how, queue_seconds=0.0)
+                if item.cache_key is None:
+                    outcome = await work()
+                else:
+                    outcome, how = await self._cache.once(item.cache_key, item.deadline, work)
+                    if how != "miss":
+                        outcome = replace(outcome, cache=how, queue_seconds=0.0)
         except Failure as failure:
             outcome = Outcome(failure=failure)
         except BaseException as error:
@@ -92,7 +94,7 @@ class Evaluator:
         try:
             enqueued_at = self._queue.clock()
             timed = replace(submission, deadline=item.deadline, asked_at=enqueued_at)
-            judge = partial(self._attempt, timed, self._backend)
+            attempt = partial(self._attempt, timed)
             owner = (item.tenant, item.job)
             PAYER.set(owner)
             work = item if item.portable and submission.state is None else None
@@ -105,7 +107,7 @@ class Evaluator:
                             seconds = ticket.queue_seconds + ticket.elsewhere.queue_seconds
                             return replace(ticket.elsewhere, queue_seconds=waited_seconds + seconds)
                         judgement = await attempted(
-                            judge, ticket, item.evaluation_id, item.deadline
+                            attempt, ticket, item.evaluation_id, item.deadline
                         )
                     break
                 except HandedBack:
@@ -126,9 +128,10 @@ class Evaluator:
             message = f"a fault of the service; its log has it under {item.evaluation_id}"
             raise JudgeFailed(message) from error
 
-    async def _attempt(self, submission: Submission, sandboxes: Sandboxes) -> Judgement:
+    async def _attempt(self, submission: Submission) -> Judgement:
         """Return the judgement of one attempt. Raises the judge's errors."""
         observers, begun = self._observers, time.perf_counter()
+        sandboxes: Sandboxes = self._backend
         if observers.follow_work:
             observers.tell(Observer.attempt_begun, submission)
             sandboxes = ObservedSandboxes(sandboxes, observers.leased)

@@ -21,20 +21,19 @@ if TYPE_CHECKING:
 
     from proctor_service.evaluate import Evaluate, Judge
     from proctor_service.http.fleet import Fleet
-    from proctor_service.http.jobs import Job
-    from proctor_service.http.tokens import Tokens
+    from proctor_service.http.middleware import Pages, Tokens
+    from proctor_service.http.responses import RequestTask
     from proctor_service.judge.graders.programs import Languages
     from proctor_service.judge.submission import GraderRules
     from proctor_service.observe.metrics import Metrics
     from proctor_service.observe.observer import Observer, Observers
-    from proctor_service.rewards.items import Machine
+    from proctor_service.rewards.machine import Machine
     from proctor_service.rewards.routes import RewardHandler
     from proctor_service.sandbox.environments import Environments
     from proctor_service.sandbox.interface import Backend, BackendSource
-    from proctor_service.sandboxes import Registry
-    from proctor_service.scheduling.deadlines import Deadlines
+    from proctor_service.sandboxes.registry import Registry
     from proctor_service.scheduling.fair_share import Shares
-    from proctor_service.scheduling.queue import FairQueue
+    from proctor_service.scheduling.queue import Deadlines, FairQueue
     from proctor_service.settings import Settings
     from proctor_service.settings.languages import Language
 
@@ -79,7 +78,7 @@ class Core:
     `running`: unfinished requests, which a drain waits for and then cancels. `queues`: queues that a
     drain closes to new work, after the main queue. `finishing`: awaited in a drain, within the grace
     period. `listening`: called with the URL of the service once it listens. `bodies`: models of bodies
-    for the OpenAPI page.
+    for the OpenAPI page. `pages`: pages for browsers, at most one.
     """
 
     settings: Settings
@@ -94,11 +93,12 @@ class Core:
     registry: Registry
     tokens: Tokens
     observers: Observers
-    running: set[Job[Any]]
+    running: set[RequestTask[Any]]
     queues: list[FairQueue]
     finishing: list[Callable[[], Awaitable[None]]]
     listening: list[Callable[[str], None]]
     bodies: list[type[BaseModel]]
+    pages: list[Pages]
 
 
 @dataclass(frozen=True, slots=True)

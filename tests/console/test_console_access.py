@@ -28,7 +28,7 @@ from pydantic import SecretStr
 
 from proctor_service.features.journal.console import cookies
 from proctor_service.features.journal.console.cookies import Cookies
-from proctor_service.http.tokens import Tokens
+from proctor_service.http.middleware import Tokens
 from proctor_service.settings import Settings
 
 RED, BLUE = "red-token", "blue-token"

@@ -19,7 +19,7 @@ from waits import WAIT_SECONDS
 
 from fault_rig.programs import RedisServer, redis_server
 from proctor_service.features.replicas import redis_store
-from proctor_service.http.jobs import Job
+from proctor_service.http.responses import RequestTask
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Sandboxes
 
@@ -151,7 +151,7 @@ def test_two_bodies_with_one_key_never_get_each_others_results(redis: RedisServe
         assert asyncio.run(both()) == [["a0", "a1"], ["b0", "b1"]]
 
 
-def _has_any(batch: Job[Any]) -> bool:
+def _has_any(batch: RequestTask[Any]) -> bool:
     return bool(batch.finished(0, 1))
 
 

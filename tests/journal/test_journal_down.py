@@ -21,7 +21,7 @@ from sandbox_server import problem
 from service_process import processes_of
 from sqlalchemy.exc import SQLAlchemyError
 
-from proctor_service import optional
+from proctor_service.features.journal import feature
 from proctor_service.features.journal.address import checked
 from proctor_service.features.journal.answering import questions as questions_module
 from proctor_service.features.journal.answering.questions import Questions
@@ -103,7 +103,7 @@ def test_a_journal_that_does_not_answer_is_a_503(service: Service, tmp_path: Pat
 def test_a_question_that_takes_too_long_is_a_503_that_says_so(
     under: Under, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(optional, "QUERY_SECONDS", 0.2)
+    monkeypatch.setattr(feature, "QUERY_SECONDS", 0.2)
     under.write((item(1), PASSED))
     slow(under)
     with (

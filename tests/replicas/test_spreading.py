@@ -26,7 +26,7 @@ from proctor_client import Client
 from proctor_client.wire import Failure
 from proctor_service.errors import InvalidTask, SandboxLost
 from proctor_service.features.replicas import spreading
-from proctor_service.http.fleet import FORWARDED
+from proctor_service.http.body import FORWARDED
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Sandboxes, Usage
 from proctor_service.scheduling.queue import FairQueue

@@ -36,8 +36,7 @@ from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.outcomes import Item, Outcome, outcome_bytes
 from proctor_service.processes.values import Graders, WorkerFault
 from proctor_service.sandbox.interface import Command
-from proctor_service.scheduling.deadlines import Deadlines
-from proctor_service.scheduling.queue import FairQueue
+from proctor_service.scheduling.queue import Deadlines, FairQueue
 from proctor_service.scheduling.result_cache import Cache
 from proctor_service.settings import Settings
 

@@ -10,10 +10,10 @@ from requests_under_way import asking, hanging_up
 
 from proctor_service.errors import InvalidTask, SandboxLost
 from proctor_service.http.body import name_request
-from proctor_service.http.job_store import JobStore
+from proctor_service.http.task_store import TaskStore
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Sandboxes
-from proctor_service.scheduling.attempts import MOST_ATTEMPTS
+from proctor_service.scheduling.queue import MOST_ATTEMPTS
 from proctor_service.settings import Settings
 
 KEY = {"Idempotency-Key": "k1"}
@@ -129,7 +129,7 @@ class Finished:
 
 def test_the_ledger_forgets_what_is_old_and_what_is_too_much() -> None:
     now = [0.0]
-    ledger: JobStore[Any] = JobStore(keep_seconds=10, max_bytes=5000, clock=lambda: now[0])
+    ledger: TaskStore[Any] = TaskStore(keep_seconds=10, max_bytes=5000, clock=lambda: now[0])
     names = [name_request("t", str(number), b"body") for number in range(4)]
     batches: list[Any] = [Finished(1500) for _ in names]
     for name, batch in zip(names[:3], batches, strict=False):
@@ -146,7 +146,7 @@ def test_the_ledger_forgets_what_is_old_and_what_is_too_much() -> None:
 
 def test_the_ledger_keeps_a_job_that_took_longer_than_it_keeps_jobs() -> None:
     now = [0.0]
-    ledger: JobStore[Any] = JobStore(keep_seconds=10, max_bytes=5000, clock=lambda: now[0])
+    ledger: TaskStore[Any] = TaskStore(keep_seconds=10, max_bytes=5000, clock=lambda: now[0])
     name, ends = name_request("t", "long", b"body"), list[Any]()
 
     class Long(Finished):

@@ -14,7 +14,7 @@ from sandbox_server import NDJSON, ServerUnderTest, problem, serving
 
 from proctor_client import wire
 from proctor_service.errors import SandboxLost, SandboxUnavailable
-from proctor_service.sandboxes.streaming import MOST_PIECES, Output
+from proctor_service.sandboxes.routes import MOST_PIECES, Output
 
 
 def test_an_execution_has_every_field_of_the_contract(hotel: ServerUnderTest, sandbox: str) -> None:

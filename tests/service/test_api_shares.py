@@ -90,11 +90,15 @@ def test_what_could_not_begin_in_time_is_a_429_and_is_asked_only_of_what_needs_a
 ) -> None:
     asked: list[tuple[Any, ...]] = []
 
-    def late(whose: Any, priority: Any, deadline: float) -> None:
-        asked.append((whose, priority))
+    reserve = service.parts.core.queue.reserve
+
+    def late(places: int, whose: Any, start_by: Any = None) -> Any:
+        if start_by is None:
+            return reserve(places, whose)
+        asked.append((whose, start_by[0]))
         raise Busy("its turn would come in about 99 s, after its deadline", 39.0)
 
-    monkeypatch.setattr(service.parts.core.queue, "check_deadline", late)
+    monkeypatch.setattr(service.parts.core.queue, "reserve", late)
     answer = client.post("/reward", json=exec_request("x", job="j", priority="evaluation"))
     assert problem(answer, 429, "busy").retry_after_seconds == 39.0
     assert answer.headers["retry-after"] == "39"

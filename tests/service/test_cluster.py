@@ -20,7 +20,8 @@ from proctor_service.errors import StartError
 from proctor_service.features.replicas import forwarding
 from proctor_service.features.replicas.identity import Identity
 from proctor_service.http import body
-from proctor_service.http.fleet import FORWARDED
+from proctor_service.http.body import FORWARDED
+from proctor_service.sandboxes.registry import new_id
 from proctor_service.settings import Settings
 
 NDJSON = {"Accept": "application/x-ndjson"}
@@ -223,7 +224,7 @@ def test_a_replica_that_says_nothing_any_more_is_given_up(monkeypatch: pytest.Mo
     with socket.create_server(("127.0.0.1", 0)) as mute:  # it takes connections, and that is all
         url = f"http://127.0.0.1:{mute.getsockname()[1]}"
         with fleet(1, peers=[url]) as (replica,):
-            sandbox = Identity(url).new_id()
+            sandbox = new_id(Identity(url).id_prefix)
             problem(replica.client.get(f"/sandboxes/{sandbox}"), 500, "sandbox_lost")
             assert replica.client.get("/sandboxes").json()["replicas_missing"] == 1
             text = replica.client.get("/metrics").text
@@ -237,12 +238,12 @@ def test_an_id_that_was_made_up_leads_nowhere() -> None:
     with socket.create_server(("127.0.0.1", 0)) as stranger, fleet(2) as (first, second):
         stranger.settimeout(0.0)
         url = f"http://127.0.0.1:{stranger.getsockname()[1]}"
-        for made_up in (Identity(url).new_id(), "sb_" + "0" * 32):
+        for made_up in (new_id(Identity(url).id_prefix), "sb_" + "0" * 32):
             problem(first.client.get(f"/sandboxes/{made_up}"), 500, "sandbox_lost")
-        for made_up in ("sb_1", "sb_" + "g" * 32, Identity(first.url).new_id() + "0"):
+        for made_up in ("sb_1", "sb_" + "g" * 32, new_id(Identity(first.url).id_prefix) + "0"):
             problem(first.client.get(f"/sandboxes/{made_up}"), 404, "sandbox_not_found")
         own = first.service.parts.feature("replicas").replicas.identity
-        problem(second.client.get(f"/sandboxes/{own.new_id()}"), 404, "sandbox_not_found")
+        problem(second.client.get(f"/sandboxes/{new_id(own.id_prefix)}"), 404, "sandbox_not_found")
         with pytest.raises(BlockingIOError):
             stranger.accept()
 

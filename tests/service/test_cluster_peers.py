@@ -11,6 +11,7 @@ import pytest
 from proctor_service.errors import StartError
 from proctor_service.features.replicas.identity import Identity, address_in, address_of
 from proctor_service.features.replicas.peers import Peers, base_url
+from proctor_service.sandboxes.registry import new_id
 
 OWN = "http://10.0.0.1:8080"
 
@@ -83,7 +84,7 @@ async def test_one_that_has_just_come_is_found_and_strangers_cost_no_flood_of_qu
 
 def test_an_id_tells_its_replica_and_its_life() -> None:
     first, again, other = Identity(OWN), Identity(OWN), Identity("http://10.0.0.2:8080")
-    made = first.new_id()
+    made = new_id(first.id_prefix)
     assert len(made) == 35
     assert first.holds(made)
     assert not again.holds(made)
@@ -92,7 +93,7 @@ def test_an_id_tells_its_replica_and_its_life() -> None:
     for no_id in ("", "sb_1", made.upper(), made + "0", f" {made}", "\ud800"):
         assert other.holds(no_id)  # it may say itself that there is no such thing
         assert address_in(no_id) == ""
-    assert len({first.new_id() for _ in range(1000)}) == 1000
+    assert len({new_id(first.id_prefix) for _ in range(1000)}) == 1000
 
 
 def test_an_address_is_compared_in_one_form() -> None:

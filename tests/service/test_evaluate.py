@@ -25,8 +25,7 @@ from proctor_service.evaluate import Evaluator
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.outcomes import Item, NoCode, Outcome, outcome_bytes
 from proctor_service.sandbox.interface import Limits, Sandboxes
-from proctor_service.scheduling.deadlines import Deadlines
-from proctor_service.scheduling.queue import FairQueue
+from proctor_service.scheduling.queue import Deadlines, FairQueue
 from proctor_service.scheduling.result_cache import Cache
 
 LIMITS = Limits(1, 1, 64, 64, 8, 8)

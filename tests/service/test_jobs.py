@@ -11,10 +11,10 @@ import pytest
 from waits import WAIT_SECONDS
 
 from proctor_service.errors import Cancelled, JudgeFailed, SandboxLost
-from proctor_service.http import jobs
+from proctor_service.http import responses
 from proctor_service.http.body import name_request
-from proctor_service.http.job_store import JobStore
-from proctor_service.http.jobs import Job, Value, job_of, value_of
+from proctor_service.http.responses import RequestTask, Value, task_of, value_of
+from proctor_service.http.task_store import TaskStore
 
 NAMES = [name_request("t", str(number), b"body") for number in range(3)]
 
@@ -25,23 +25,23 @@ def as_value(item: Any, outcome: Any) -> Value[Any]:
 
 def job(
     items: list[Any], work: Callable[[Any], Coroutine[Any, Any, Any]], **options: Any
-) -> Job[Value[Any]]:
-    return Job(items, nullcontext(work), as_value, set(), **options)
+) -> RequestTask[Value[Any]]:
+    return RequestTask(items, nullcontext(work), as_value, set(), **options)
 
 
 async def forever(item: Any = None) -> None:
     await asyncio.get_running_loop().create_future()
 
 
-def reasons(ended: Job[Value[Any]]) -> list[str]:
+def reasons(ended: RequestTask[Value[Any]]) -> list[str]:
     return [getattr(each.error, "reason", "") for each in ended.results()]
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 5])
 @pytest.mark.parametrize("count", [1, 100])
 async def test_a_cancelled_job_gives_every_item_a_result(turns: int, count: int) -> None:
-    running: set[Job[Value[Any]]] = set()
-    ended = Job(list(range(count)), nullcontext(forever), as_value, running)
+    running: set[RequestTask[Value[Any]]] = set()
+    ended = RequestTask(list(range(count)), nullcontext(forever), as_value, running)
     for _ in range(turns):
         await asyncio.sleep(0)
     assert running == {ended}
@@ -59,7 +59,7 @@ async def test_an_opening_that_fails_is_the_result_of_every_item() -> None:
         raise JudgeFailed("no connection")
         yield
 
-    ended: Job[Value[Any]] = Job([1, 2], broken(), as_value, set())
+    ended: RequestTask[Value[Any]] = RequestTask([1, 2], broken(), as_value, set())
     assert await ended.wait(WAIT_SECONDS)
     assert reasons(ended) == ["judge_failed"] * 2
 
@@ -75,7 +75,7 @@ async def test_an_opening_is_cancelled_with_its_job() -> None:
         finally:
             closed.append(True)
 
-    ended: Job[Value[Any]] = Job([1], slow(), as_value, set())
+    ended: RequestTask[Value[Any]] = RequestTask([1], slow(), as_value, set())
     await asyncio.sleep(0)
     ended.cancel("gone")
     assert await ended.wait(WAIT_SECONDS)
@@ -90,7 +90,7 @@ async def test_the_last_reader_ends_a_job_at_once_or_after_a_while() -> None:
                 pass
             assert not await left.wait(0.03)
         assert await left.wait(WAIT_SECONDS)
-        assert str(left.results()[0].error) == jobs.CLIENT_GONE
+        assert str(left.results()[0].error) == responses.CLIENT_GONE
     joined = job([1], forever, orphan_seconds=0.01)
     with joined.reading():
         pass
@@ -133,13 +133,13 @@ async def test_a_taken_result_leaves_what_is_needed_later() -> None:
 
 
 async def test_work_that_waits_for_its_client_is_given_out_once_and_the_oldest_ends_first() -> None:
-    store: JobStore[Value[None]] = JobStore(60, 2500)
-    works = [job_of(forever, set(), size_bytes=1000) for _ in range(4)]
-    store.put(NAMES[0], works[0], entry_bytes=0)
-    store.put(NAMES[0], works[1], entry_bytes=0)
+    store: TaskStore[Value[None]] = TaskStore(60, 2500)
+    works = [task_of(forever, set(), size_bytes=1000) for _ in range(4)]
+    store.put(NAMES[0], works[0], least_bytes=0)
+    store.put(NAMES[0], works[1], least_bytes=0)
     assert (store.pop(NAMES[1]), store.pop(NAMES[0])) == (None, works[0])
-    store.put(NAMES[1], works[2], entry_bytes=0)
-    store.put(NAMES[2], works[3], entry_bytes=0)
+    store.put(NAMES[1], works[2], least_bytes=0)
+    store.put(NAMES[2], works[3], least_bytes=0)
     assert await works[1].wait(WAIT_SECONDS)
     with pytest.raises(Cancelled):
         value_of(works[1])

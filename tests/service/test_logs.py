@@ -19,8 +19,7 @@ from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.observe.logs import ConsoleFormatter, JsonFormatter
 from proctor_service.outcomes import Item, NoCode, Outcome, outcome_bytes
 from proctor_service.sandbox.interface import Limits, Sandboxes, Usage
-from proctor_service.scheduling.deadlines import Deadlines
-from proctor_service.scheduling.queue import FairQueue
+from proctor_service.scheduling.queue import Deadlines, FairQueue
 from proctor_service.scheduling.result_cache import Cache
 
 Format = Callable[..., str]

@@ -63,7 +63,7 @@ async def judged(judge: ByGrader, submission: Submission, first: Judgement) -> J
 
     rules = all_graders({})[submission.grader.kind]
     graders = {rules.kind: replace(rules, judge=judge, integrity=integrity)}
-    backend: Any = SimpleNamespace(traits=SimpleNamespace(missing_languages=()))
+    backend: Any = SimpleNamespace(traits=SimpleNamespace(missing_languages={}))
     return await Judge(graders)(submission, backend)
 
 

@@ -28,10 +28,11 @@ from proctor_service.features.rollouts import workplaces as module
 from proctor_service.features.rollouts.tools import Workplace
 from proctor_service.features.rollouts.workplaces import workplaces
 from proctor_service.outcomes import TrajectoryPlan, TrajectoryTask
-from proctor_service.sandbox.interface import Command, Limits
-from proctor_service.sandboxes import Order, Registry
+from proctor_service.sandbox.interface import Command, Ended, Limits, Usage
+from proctor_service.sandboxes.registry import CommandEnd, Order, Registry
 
 LIMITS = Limits(1, 1, 64, 64, 8, 8)
+ENDED = Ended("exited", 0, None, b"", b"", False, Usage())
 
 
 @dataclass
@@ -57,8 +58,9 @@ class IdempotencyStore:
         self._fail()
         return self.kept
 
-    async def exec(self, *asked: Any) -> str:
-        return self._do("exec", *asked)
+    async def execute(self, *asked: Any) -> CommandEnd:
+        self._do("execute", *asked)
+        return CommandEnd(ENDED, 0.0)
 
     async def read_file(self, *asked: Any) -> str:
         return self._do("read_file", *asked)
@@ -117,7 +119,7 @@ async def test_what_is_asked_of_it_reaches_the_registry() -> None:
     await place.snapshot()
     await place.stop()
     assert ledger.asked == [
-        ("exec", "me", "sb_1", Command(("true",))),
+        ("execute", "me", "sb_1", Command(("true",))),
         ("read_file", "me", "sb_1", "a", 9),
         ("write_file", "me", "sb_1", "a", b"1"),
         ("snapshot", "me", "sb_1"),

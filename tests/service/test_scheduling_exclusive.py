@@ -9,10 +9,8 @@ import pytest
 from event_loop import FAR, Clock, settle
 
 from proctor_service.errors import SandboxLost
-from proctor_service.scheduling.attempts import MOST_ATTEMPTS, attempted
-from proctor_service.scheduling.deadlines import Deadlines
 from proctor_service.scheduling.exclusive import ExclusiveTurns
-from proctor_service.scheduling.queue import FairQueue, Ticket
+from proctor_service.scheduling.queue import MOST_ATTEMPTS, Deadlines, FairQueue, Ticket, attempted
 
 ALONE, OTHER = "alone", "other"
 

@@ -10,9 +10,8 @@ from event_loop import FAR, Clock, settle
 
 from proctor_client.wire import Priority
 from proctor_service.errors import BatchTooLarge, Busy, Cancelled
-from proctor_service.scheduling.deadlines import Deadlines
 from proctor_service.scheduling.fair_share import Shares
-from proctor_service.scheduling.queue import FairQueue
+from proctor_service.scheduling.queue import Deadlines, FairQueue
 
 
 class Crowd:
@@ -185,7 +184,7 @@ async def test_what_cannot_begin_in_time_is_refused_at_once() -> None:
 
     def late(deadline: float, job: str = "j", priority: Priority = "training") -> bool:
         try:
-            queue.check_deadline(("t", job), priority, clock() + deadline)
+            queue.reserve(1, ("t", job), start_by=(priority, clock() + deadline)).close()
         except Busy:
             return True
         return False

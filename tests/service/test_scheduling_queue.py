@@ -8,9 +8,13 @@ import pytest
 from event_loop import FAR, Clock, settle
 
 from proctor_service.errors import Busy, Cancelled, DeadlinePassed, Draining
-from proctor_service.scheduling.deadlines import AT_ONCE, Deadlines, Limit, set_results
-from proctor_service.scheduling.queue import FairQueue
-from proctor_service.scheduling.slot_time import SlotTime
+from proctor_service.scheduling.queue import (
+    AT_ONCE,
+    Deadlines,
+    FairQueue,
+    Limit,
+    set_results,
+)
 
 
 def make(slots: int = 1, max_queued: int = 100, clock: Clock | None = None) -> FairQueue:
@@ -92,16 +96,6 @@ async def test_no_more_tickets_are_out_than_there_are_slots_and_lent_ones() -> N
     inside.set()
     await asyncio.gather(*tasks)
     assert (queue.busy, queue.queued) == (0, 0)
-
-
-def test_all_tickets_together_are_charged_for_no_more_time_than_the_slots_have() -> None:
-    clock = Clock()
-    slot_time = SlotTime(2, clock)
-    clock.now += 10.0
-    assert slot_time.read(busy=1) == 10.0
-    clock.now += 10.0
-    assert slot_time.read(busy=8) == 12.5
-    assert slot_time.read(busy=0) == 12.5
 
 
 async def test_a_job_that_was_lent_tickets_is_not_charged_as_if_it_had_a_slot_for_each() -> None:
@@ -202,7 +196,9 @@ async def test_draining_fails_those_who_wait_and_lets_finish_what_runs() -> None
 
 async def test_a_deadline_that_passes_just_after_the_work_cancels_nothing() -> None:
     loop = asyncio.get_running_loop()
-    limit = Limit()
+    task = asyncio.current_task()
+    assert task is not None
+    limit = Limit(task, task.cancelling())
     set_results([*(loop.create_future() for _ in range(AT_ONCE)), limit], DeadlinePassed("late"))
-    limit.close()  # the work ends between two slices of the sweep
+    limit.is_closed = True  # the work ends between two slices of the sweep
     await settle()

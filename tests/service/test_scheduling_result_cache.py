@@ -8,7 +8,7 @@ import pytest
 from event_loop import FAR, settle
 
 from proctor_service.errors import DeadlinePassed, SandboxLost
-from proctor_service.scheduling.deadlines import Deadlines
+from proctor_service.scheduling.queue import Deadlines
 from proctor_service.scheduling.result_cache import Cache
 
 

@@ -18,7 +18,7 @@ from proctor_service.errors import (
     SandboxLost,
     SandboxNotFound,
 )
-from proctor_service.sandboxes import Bounds
+from proctor_service.sandboxes.registry import Bounds
 
 
 @in_house()

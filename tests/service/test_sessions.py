@@ -20,7 +20,7 @@ from proctor_service.errors import (
     SandboxNotFound,
     SandboxUnavailable,
 )
-from proctor_service.sandboxes import Order
+from proctor_service.sandboxes.registry import Order
 
 
 @in_house()

@@ -17,9 +17,8 @@ from proctor_service.http.body import parse_body
 from proctor_service.judge.submission import Submission
 from proctor_service.outcomes import Item, Outcome
 from proctor_service.sandbox.interface import Limits
-from proctor_service.scheduling.deadlines import Deadlines
-from proctor_service.scheduling.fair_share import Handed, Shares
-from proctor_service.scheduling.queue import FairQueue
+from proctor_service.scheduling.fair_share import PeerItem, Shares
+from proctor_service.scheduling.queue import Deadlines, FairQueue
 
 LIMITS = Limits(1.5, 2.5, 300, 64, 10, 20)
 EXEC = ExecGrader(kind="exec")
@@ -48,7 +47,7 @@ class Room:
             self.tasks[name] = asyncio.create_task(work)
             await settle()
 
-    def take(self, most: int = 100) -> list[Handed]:
+    def take(self, most: int = 100) -> list[PeerItem]:
         """What a peer gets."""
         return self.queue.handover.take(
             most, lambda one, other: True, lambda handed: self.ended.append(handed.work)
@@ -69,7 +68,7 @@ class Room:
             self.got[name] = failure
 
 
-def works(taken: list[Handed]) -> list[str]:
+def works(taken: list[PeerItem]) -> list[str]:
     return [str(each.work) for each in taken]
 
 

@@ -13,9 +13,8 @@ from scripted_sandboxes import ROOMY, FakeBackend
 from waits import WAIT_SECONDS
 
 from proctor_service.sandbox.interface import Command
-from proctor_service.sandboxes import Bounds, Order, Registry, Session
-from proctor_service.scheduling.deadlines import Deadlines
-from proctor_service.scheduling.queue import FairQueue
+from proctor_service.sandboxes.registry import Bounds, Order, Registry, Session
+from proctor_service.scheduling.queue import Deadlines, FairQueue
 
 BOUNDS = Bounds(live=200, remembered=100, remembered_seconds=600.0, file_bytes=1000)
 ORDER = Order("t", ROOMY)
@@ -31,7 +30,7 @@ class House:
     told: list[str]
 
     async def run(self, kept: Session, *argv: str) -> Any:
-        return await self.registry.exec(kept.tenant, kept.id, Command(argv))
+        return (await self.registry.execute(kept.tenant, kept.id, Command(argv))).ended
 
     async def begin(self, kept: Session, name: str) -> asyncio.Task[Any]:
         """A command that waits, once it does."""

@@ -22,7 +22,7 @@ from waits import WAIT_SECONDS
 from proctor_client import Client, InvalidRequestError, UnauthorizedError, wire
 from proctor_client.tasks.task import MissingColumns
 from proctor_client.testing import FakeProctor
-from proctor_service.sandboxes.session import ENDINGS
+from proctor_service.sandboxes.registry import ENDINGS
 from proctor_service.settings import Settings
 from proctor_trainers.extras import MissingExtra
 from proctor_trainers.observations import observe, tail

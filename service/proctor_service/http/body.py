@@ -1,4 +1,4 @@
-"""Reader of request bodies: bounded, sliced, and with errors that name the field.
+"""Reader of request bodies: bounded, sliced, and with the field's name in each error.
 
 pydantic's own JSON parser rejects lone surrogates, but a model may write them; the standard
 library's parser accepts them, at the same speed. A large body is parsed and validated in slices,
@@ -58,6 +58,8 @@ SILENT_SECONDS = 60.0
 BODY_SECONDS = 600.0
 MEBIBYTE = 1024 * 1024
 KEY_HEADER = "idempotency-key"
+FORWARDED = "proctor-forwarded"
+"""Header of a request that another replica has passed on."""
 LONGEST_KEY = 255
 HASHED_IN_THREAD_BYTES = MEBIBYTE
 
@@ -87,25 +89,31 @@ async def read_body(request: Request, max_mb: int) -> bytearray:
         await _discard(request, most * DISCARDED_TIMES)
         raise TooLarge(f"the body is {int(declared[:20])} bytes; at most {max_mb} MB are taken")
     body = bytearray()  # grows chunk by chunk; joining 30 MB at once would take 20 ms
-    chunks = aiter(request.stream())
+    now = asyncio.get_running_loop().time
+    end = now() + BODY_SECONDS
     try:
-        async with asyncio.timeout(BODY_SECONDS):
-            while (chunk := await part_of_body(anext(chunks, None))) is not None:
-                if len(body) + len(chunk) > most:
-                    body = bytearray()
-                    await _discard(request, most * DISCARDED_TIMES)
-                    raise TooLarge(f"the body is longer than {max_mb} MB")
+        async with asyncio.timeout_at(min(now() + SILENT_SECONDS, end)) as limit:
+            async for chunk in request.stream():
                 body += chunk
+                if len(body) > most:
+                    break
+                limit.reschedule(min(now() + SILENT_SECONDS, end))
     except TimeoutError:
-        message = f"the request's body was not whole after {BODY_SECONDS:g} s"
+        message = f"no byte of the request's body came for {SILENT_SECONDS:g} s"
+        if now() >= end:
+            message = f"the request's body was not whole after {BODY_SECONDS:g} s"
         raise BodyTooSlow(message) from None
     except ClientDisconnect:
         raise InvalidRequest("the client went away before its request was whole") from None
+    if len(body) > most:
+        body.clear()
+        await _discard(request, most * DISCARDED_TIMES)
+        raise TooLarge(f"the body is longer than {max_mb} MB")
     return body
 
 
 async def part_of_body(coming: Awaitable[T]) -> T:
-    """Return the next part of a body. Raises BodyTooSlow after SILENT_SECONDS."""
+    """Return the next part of a body that is passed on. Raises BodyTooSlow after SILENT_SECONDS."""
     try:
         async with asyncio.timeout(SILENT_SECONDS):
             return await coming
@@ -155,7 +163,15 @@ async def parse_body(model: type[M], body: bytes | bytearray) -> M:
     try:
         text = body.decode("utf-8-sig") if body.startswith(b"\xef\xbb\xbf") else body.decode()
         sliced = len(body) > SLICED_BODY_BYTES
-        data = await (_decode_long(text) if sliced else _decode_short(text))
+        if sliced:
+            data = await _decode_long(text)
+        else:
+            try:
+                data = json.loads(text)
+            except json.JSONDecodeError:
+                raise
+            except ValueError:  # an integer with more digits than Python converts
+                data = await PacedJson(text).decode()
     except UnicodeDecodeError as error:
         raise InvalidRequest(f"the body is not UTF-8: byte {error.start}") from None
     except json.JSONDecodeError as error:
@@ -174,15 +190,6 @@ async def parse_body(model: type[M], body: bytes | bytearray) -> M:
         return model.model_validate(data, context=PARSED if sliced else None)
     except ValidationError as error:
         raise refused(error, model) from None
-
-
-async def _decode_short(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        raise
-    except ValueError:  # an integer with more digits than Python converts
-        return await PacedJson(text).decode()
 
 
 async def _decode_long(text: str) -> Any:
@@ -278,9 +285,9 @@ def describe_errors(
     """Describe the first few errors by field, without input values: they may be programs."""
     found: dict[str, str] = {}
     for each in errors:
-        path, said = field_path((*where, *each["loc"])), each["msg"]
+        path, message = field_path((*where, *each["loc"])), each["msg"]
         if each["type"] != "extra_forbidden":
-            found[f"{path}: {said}"] = f"{path}: {said}"
+            found[f"{path}: {message}"] = f"{path}: {message}"
         elif path not in found:
             hint = unknown_field(model, each["loc"]) if len(found) < MOST_ERRORS else ""
             found[path] = f"{path}: {hint}"

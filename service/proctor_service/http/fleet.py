@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -11,9 +10,6 @@ from starlette.requests import Request
 
 from proctor_service.http.body import RequestName
 from proctor_service.http.responses import Line
-
-FORWARDED = "proctor-forwarded"
-"""Header of a request that another replica sends: this replica answers it itself, which excludes loops."""
 
 
 class SharedAnswers(Protocol):
@@ -29,12 +25,10 @@ class SharedAnswers(Protocol):
 class Fleet:
     """A service without other replicas. `answers`: shared results; None without a shared store."""
 
-    def __init__(self, answers: SharedAnswers | None = None) -> None:
+    def __init__(self, id_prefix: str = "sb_", answers: SharedAnswers | None = None) -> None:
+        """`id_prefix`: begin of the ids of this replica's sandboxes."""
+        self.id_prefix = id_prefix
         self.answers = answers
-
-    def new_id(self) -> str:
-        """Return an id for a new sandbox."""
-        return f"sb_{secrets.token_hex(16)}"
 
     def route_class(self) -> type[APIRoute]:
         """Return the class of routes with a `sandbox_id`."""

@@ -1,25 +1,28 @@
-"""ASGI middleware: tokens, errors without a handler, and headers of every answer.
+"""Middleware around every request: its token, its measurement, its headers, and errors without a handler.
 
 Every route needs a token, and so do unknown paths. Pages for browsers check their cookie instead.
 The compatible routes also accept the token in the path, `/compat/t/TOKEN/…`, since their clients send
-no header. `Guard` removes the token from the path, before any code logs the path.
+no header. `Entrance` removes the token from the path, before any code logs the path.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import ipaddress
 import logging
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from proctor_client import wire
-from proctor_service.errors import Forbidden, Unauthorized
-from proctor_service.features.journal.console.policy import is_page, with_policy
+from proctor_service.errors import Forbidden, Refusal, Unauthorized
 from proctor_service.http.problems import internal, of_refusal
-from proctor_service.http.tokens import ONLY_TENANT, Tokens
+from proctor_service.observe.metrics import CLIENT_GONE_STATUS
 
 log = logging.getLogger(__name__)
 
@@ -29,61 +32,186 @@ COMPAT, WITH_TOKEN = b"/compat/", b"/compat/t/"
 REQUEST_ID = b"proctor-request-id"
 WIRE_HEADER = (b"proctor-wire", str(wire.WIRE_VERSION).encode())
 LONGEST_REQUEST_ID = 128
-ANSWERING = "proctor.answering"
-"""Entry of the scope, set by `AnswerHeaders` when an answer has begun."""
+ONLY_TENANT = "local"
+"""Tenant of all requests while no token is configured."""
+
+Answered = Callable[[str, str, int, float], None]
+"""Observer of an answer: method, route template, status, seconds."""
 
 
-class Guard:
-    """Middleware that requires a valid token, and answers an unhandled exception with a 500.
+class Tokens:
+    """The tenants' tokens; False if there are none."""
 
-    The guard sets `request.state.tenant`, and stands inside of `AnswerHeaders`. `own_url`: where
-    clients reach the service, if that is configured.
+    def __init__(self, tokens: Mapping[str, str]) -> None:
+        # Digests have equal lengths, so the comparison reveals nothing about a token's length.
+        self._digests = {tenant: _digest(token.encode()) for tenant, token in tokens.items()}
+
+    def __bool__(self) -> bool:
+        return bool(self._digests)
+
+    def tenant(self, token: bytes) -> str | None:
+        """Return the tenant of a token, or None."""
+        shown = _digest(token)
+        found = None
+        for tenant, digest in self._digests.items():  # no early exit: equal time for all tenants
+            if hmac.compare_digest(shown, digest):
+                found = tenant
+        return found
+
+    def key(self, tenant: str, purpose: str) -> bytes | None:
+        """Return a key derived from a tenant's token; None for an unknown tenant.
+
+        All replicas with the same tokens derive the same key. The key ends with the token.
+        """
+        digest = self._digests.get(tenant)
+        return None if digest is None else hmac.digest(digest, purpose.encode(), "sha256")
+
+
+def _digest(token: bytes) -> bytes:
+    return hashlib.sha256(token).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """Pages for browsers, which log in by themselves: all paths at and below `path`.
+
+    `headers`: added to every answer under the path, beside the headers of the answer itself.
+    """
+
+    path: str
+    headers: Mapping[str, str]
+
+
+class Entrance:
+    """Middleware around all routes, which sets `request.state.tenant`.
+
+    `own_url`: URL of the service for clients, if configured. `draining`: whether the
+    service drains; its answers then end their connections, since a client could otherwise send a
+    request on a connection about to close, and lose it. `answered` is called for each request.
 
     Without tokens the service listens on loopback, and a public name in the Host header is refused:
     a web page could have its own name resolve to 127.0.0.1 (DNS rebinding), and then ask and read as
     if it came from here.
+
+    The header `Proctor-Request-Id` lets a client detect a connection mixed up with another
+    client's; ids other than 1 to 128 visible ASCII characters are ignored.
     """
 
     def __init__(
-        self, app: ASGIApp, tokens: Tokens, metrics_public: bool, own_url: str | None = None
+        self,
+        app: ASGIApp,
+        tokens: Tokens,
+        metrics_public: bool,
+        draining: Callable[[], bool],
+        answered: Answered,
+        own_url: str | None = None,
+        pages: Pages | None = None,
     ) -> None:
         self._app = app
-        self._own_host = None if own_url is None else urlsplit(own_url).hostname
         self._tokens = tokens
+        self._has_tokens = bool(tokens)
         self._open = OPEN_PATHS | ({METRICS_PATH} if metrics_public else frozenset())
+        self._draining = draining
+        self._answered = answered
+        self._own_host = None if own_url is None else urlsplit(own_url).hostname
+        self._pages = pages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
+        """Serve a request; an unhandled exception is answered with a 500."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        begun, status = time.perf_counter(), CLIENT_GONE_STATUS
+        has_begun = is_counted = False
+        page_headers = None
+        if (pages := self._pages) is not None and f"{scope['path']}/".startswith(pages.path + "/"):
+            page_headers = pages.headers
+
+        def count() -> None:
+            nonlocal is_counted
+            if not is_counted:
+                is_counted = True
+                template = getattr(scope.get("route"), "path", None)
+                method, route = ("any", "none") if template is None else (scope["method"], template)
+                self._answered(method, route, status, time.perf_counter() - begun)
+
+        async def answer(message: Message) -> None:
+            nonlocal has_begun, status
+            if message["type"] == "http.response.start":
+                has_begun, status = True, message["status"]
+                own = message.get("headers", ())
+                message = {**message, "headers": self._headers(scope, own, page_headers)}
+            elif not message.get("more_body", False):
+                # Count before the answer ends, so that the client then finds its request counted.
+                count()
+            await send(message)
+
         try:
-            app = self._app
-            path: str = scope["path"]
-            send = _with_page_headers(send) if is_page(path) else send
-            if not self._tokens and path not in self._open and self._is_public(scope):
-                message = (
-                    "without tokens, the service answers under an IP address or localhost: set "
-                    "PROCTOR_TOKENS, or PROCTOR_ADVERTISE_URL to the URL with this name"
-                )
-                app = of_refusal(Forbidden(message))
-            elif path not in self._open and not is_page(path):
-                tenant = self._tenant(scope)
-                if tenant is None:
-                    message = "a valid token is needed: Authorization: Bearer TOKEN"
-                    app = of_refusal(Unauthorized(message))
-                else:
-                    scope.setdefault("state", {})["tenant"] = tenant
-            await app(scope, receive, send)
+            refusal = self._refusal(scope, page_headers is not None)
+            app = self._app if refusal is None else of_refusal(refusal)
+            await app(scope, receive, answer)
         except Exception:
             log.exception("a request failed", extra={"path": scope["path"]})
-            if scope.get(ANSWERING):
-                # The answer has begun: only a closed connection tells the client of the failure.
+            if has_begun:  # only a closed connection tells the client of the failure
                 raise
-            await internal()(scope, receive, send)
+            await internal()(scope, receive, answer)
+        finally:
+            count()
+
+    def _headers(
+        self,
+        scope: Scope,
+        own: Iterable[tuple[bytes, bytes]],
+        page_headers: Mapping[str, str] | None,
+    ) -> list[tuple[bytes, bytes]]:
+        """Return the headers of an answer: its own headers, and the headers of every answer."""
+        headers = [*own]
+        if page_headers is not None:
+            names = {name.lower() for name, _ in headers}
+            added = [(name.encode(), value.encode()) for name, value in page_headers.items()]
+            headers += [each for each in added if each[0] not in names]
+        headers.append(WIRE_HEADER)
+        if self._draining():
+            headers.append((b"connection", b"close"))
+        request_id = dict(scope["headers"]).get(REQUEST_ID, b"")
+        is_visible = all(33 <= byte <= 126 for byte in request_id)
+        if is_visible and 1 <= len(request_id) <= LONGEST_REQUEST_ID:
+            headers.append((REQUEST_ID, request_id))
+        return headers
+
+    def _refusal(self, scope: Scope, is_page: bool) -> Refusal | None:
+        """Return the refusal of a request, or None and set its tenant; remove a token from the path."""
+        if scope["path"] in self._open:
+            return None
+        if not self._has_tokens and self._is_public(scope):
+            return Forbidden(
+                "without tokens, the service answers under an IP address or localhost: set "
+                "PROCTOR_TOKENS, or PROCTOR_ADVERTISE_URL to the URL with this name"
+            )
+        if is_page:
+            return None
+        tenant: str | None = ONLY_TENANT
+        token = None
+        raw: bytes = scope.get("raw_path") or b""
+        if raw.startswith(WITH_TOKEN):
+            in_path, _, rest = raw.removeprefix(WITH_TOKEN).partition(b"/")
+            scope["raw_path"] = COMPAT + rest
+            scope["path"] = unquote(scope["raw_path"].decode("ascii"))
+            token = unquote_to_bytes(in_path)
+        if self._has_tokens:
+            if token is None:
+                values = Headers(scope=scope).getlist("authorization")
+                scheme, _, text = values[0].partition(" ") if values else ("", "", "")
+                if len(values) == 1 and scheme.lower() == "bearer":
+                    token = text.strip(" \t").encode("latin-1")  # the received bytes, in UTF-8
+            tenant = None if token is None else self._tokens.tenant(token)
+        if tenant is None:
+            return Unauthorized("a valid token is needed: Authorization: Bearer TOKEN")
+        scope.setdefault("state", {})["tenant"] = tenant
+        return None
 
     def _is_public(self, scope: Scope) -> bool:
-        """Return whether the Host header has a name that anybody could own."""
+        """Return True if the Host header has a public name, which an attacker could own."""
         try:
             host = urlsplit(f"//{Headers(scope=scope).get('host', '')}").hostname or ""
             if "." not in host or host == self._own_host or host.endswith(".localhost"):
@@ -92,64 +220,3 @@ class Guard:
         except ValueError:
             return True
         return False
-
-    def _tenant(self, scope: Scope) -> str | None:
-        """Return the tenant of the request's token; remove a token from the path."""
-        token = None
-        raw: bytes = scope.get("raw_path") or b""
-        if raw.startswith(WITH_TOKEN):
-            found, _, rest = raw.removeprefix(WITH_TOKEN).partition(b"/")
-            scope["raw_path"] = COMPAT + rest
-            scope["path"] = unquote(scope["raw_path"].decode("ascii"))
-            token = unquote_to_bytes(found)
-        if not self._tokens:
-            return ONLY_TENANT
-        if token is None:
-            authorizations = Headers(scope=scope).getlist("authorization")
-            scheme, _, text = authorizations[0].partition(" ") if authorizations else ("", "", "")
-            if len(authorizations) != 1 or scheme.lower() != "bearer":
-                return None
-            token = text.strip(" \t").encode("latin-1")  # the received bytes, which are UTF-8
-        return self._tokens.tenant(token)
-
-
-def _with_page_headers(send: Send) -> Send:
-    async def heading(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            message = {**message, "headers": with_policy(message.get("headers", ()))}
-        await send(message)
-
-    return heading
-
-
-class AnswerHeaders:
-    """Middleware: the wire's version, the request's id, and the end of connections in a drain.
-
-    The header `Proctor-Request-Id` lets a client detect a connection mixed up with another
-    client's; ids other than 1 to 128 visible ASCII characters are ignored. After a drain no client
-    and no proxy holds an open connection. Otherwise a client could send a request on a connection
-    about to close, and lose the request.
-    """
-
-    def __init__(self, app: ASGIApp, draining: Callable[[], bool]) -> None:
-        self._app = app
-        self._draining = draining
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        named = dict(scope["headers"]).get(REQUEST_ID, b"") if scope["type"] == "http" else b""
-        if len(named) > LONGEST_REQUEST_ID or not all(33 <= byte <= 126 for byte in named):
-            named = b""
-
-        async def heading(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                scope[ANSWERING] = True
-                headers = [*message.get("headers", ()), WIRE_HEADER]
-                if self._draining():
-                    headers.append((b"connection", b"close"))
-                if named:
-                    headers.append((REQUEST_ID, named))
-                message = {**message, "headers": headers}
-            await send(message)
-
-        await self._app(scope, receive, heading)

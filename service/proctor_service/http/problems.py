@@ -116,8 +116,8 @@ async def _on_error(request: Request, error: Exception) -> Response:
         case HTTPException(status_code=NotFound.status):
             return of_refusal(NotFound(f"no such route: {request.method} {request.url.path}"))
         case HTTPException(status_code=status):
-            known = REASON_BY_STATUS.get(status)
-            reason = known or ("internal" if status >= 500 else InvalidRequest.reason)
+            own_reason = REASON_BY_STATUS.get(status)
+            reason = own_reason or ("internal" if status >= 500 else InvalidRequest.reason)
             message = f"{HTTPStatus(status).phrase}: {request.method} {request.url.path}"
             return problem(status, reason, message, headers=dict(error.headers or {}))
     raise error

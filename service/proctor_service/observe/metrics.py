@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol, get_args, runtime_checkable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from proctor_client.wire import ErrorReason
 from proctor_service.errors import Cancelled, Failure, HandedBack, PolicyUnavailable, SandboxLost
@@ -30,7 +29,7 @@ from proctor_service.observe.collectors import (
 from proctor_service.observe.observer import Observer
 from proctor_service.outcomes import Item, NoCode, Outcome, Trajectory, TrajectoryPlan
 from proctor_service.sandbox.interface import Backend, Spent
-from proctor_service.scheduling.places import Rate
+from proctor_service.scheduling.fair_share import Rate
 from proctor_service.scheduling.queue import FairQueue
 
 MOST_SIGNALS = 64
@@ -414,41 +413,3 @@ class Metrics(Observer):
         self, name: str, text: str, buckets: tuple[float, ...], *labels: str
     ) -> Histogram:
         return Histogram(name, text, labels, buckets=buckets, registry=self.registry)
-
-
-class MeasuredApp:
-    """ASGI middleware that records route, status and seconds of each request."""
-
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
-        self._app = app
-        self._metrics = metrics
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        begun, status, ended = time.perf_counter(), CLIENT_GONE_STATUS, False
-
-        def end() -> None:
-            nonlocal ended
-            if ended:
-                return
-            ended = True
-            template = getattr(scope.get("route"), "path", None)
-            method, route = ("any", "none") if template is None else (scope["method"], template)
-            self._metrics.answered(method, route, status, time.perf_counter() - begun)
-
-        async def noting(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            elif not message.get("more_body", False):
-                # Count before the answer ends, so that the client then finds its request counted.
-                end()
-            await send(message)
-
-        try:
-            await self._app(scope, receive, noting)
-        finally:
-            end()

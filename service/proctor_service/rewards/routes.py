@@ -1,39 +1,76 @@
 """POST /reward: from the request's bytes to the answer, one JSON object or NDJSON lines.
 
-A rejected request gets an error response for the whole request, before any code runs. After that
-the response is a 200, and each item that could not be judged has its own error.
+A request becomes items: defaults are filled in, and `machine.py` checks the rest. A rejected
+request gets an error response for the whole request, before any code runs. After that the response
+is a 200, and each item without a verdict has its own error.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
+import os
 import time
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from fastapi import APIRouter
+from pydantic import BaseModel
+from pydantic_core import PydanticSerializationError, to_json
 from starlette.requests import Request
 from starlette.responses import Response
 
-from proctor_client.wire import RewardRequest, RewardResponse
-from proctor_service.errors import Cancelled, JudgeFailed
+from proctor_client.wire import (
+    MAX_FAILURES,
+    CommandGrader,
+    Compiler,
+    Grader,
+    Message,
+    PytestGrader,
+    RewardRequest,
+    RewardResponse,
+    StdioGrader,
+)
+from proctor_client.wire import Submission as WireSubmission
+from proctor_service.errors import BatchTooLarge, Cancelled, Failure, InvalidRequest, JudgeFailed
 from proctor_service.evaluate import Evaluate
-from proctor_service.http.body import RequestName, key_of, name_any_request, parse_body, read_body
-from proctor_service.http.fleet import FORWARDED, SharedAnswers
-from proctor_service.http.job_store import JobStore
-from proctor_service.http.jobs import Job
-from proctor_service.http.responses import NDJSON, AnswerFormat, Line, job_response
-from proctor_service.outcomes import Item, NoCode, Outcome
+from proctor_service.http.body import (
+    FORWARDED,
+    RequestName,
+    key_of,
+    name_any_request,
+    parse_body,
+    read_body,
+)
+from proctor_service.http.fleet import SharedAnswers
+from proctor_service.http.json import encode
+from proctor_service.http.responses import NDJSON, AnswerFormat, Line, RequestTask, task_response
+from proctor_service.http.task_store import TaskStore
+from proctor_service.judge.extract import Around, read_program
+from proctor_service.judge.submission import Judgement, Submission, integrity_of, test_count
+from proctor_service.outcomes import Item, NoCode, Origin, Outcome
 from proctor_service.rewards.examples import reward_docs
-from proctor_service.rewards.items import Entry, Machine, Translation, line
+from proctor_service.rewards.machine import (
+    Machine,
+    check_compiler,
+    check_files,
+    check_files_of,
+)
+from proctor_service.sandbox.interface import Limits
+from proctor_service.scheduling.pacer import Pacer
 from proctor_service.scheduling.queue import FairQueue, stopping
+from proctor_service.settings.environments import DEFAULT
+from proctor_service.settings.languages import PYTHON
 
 log = logging.getLogger(__name__)
 
+MAX_ADDED_CHARACTERS = 128 << 20
+"""Of all programs of a batch beyond their completions: a prelude of one request is in every program."""
 SENT_AT_ONCE = 256
 GATHER_SECONDS = 0.01
 PEER_GATHER_SECONDS = 0.05
@@ -42,20 +79,14 @@ OUTPUT_CHARACTERS = 32 << 20
 """Output in all results of a request: a policy that prints much must not fill the service's memory."""
 
 
-class _OutputBudget:
-    """Output that the results of a request may still have."""
+@dataclass(frozen=True, slots=True)
+class RequestItem:
+    """Submission of a request: the fields to echo, and the item for the evaluator."""
 
-    def __init__(self) -> None:
-        self._left = OUTPUT_CHARACTERS
-
-    def bounded(self, outcome: Outcome) -> Outcome:
-        """Return the outcome, without its output if this is too much."""
-        judgement = outcome.judgement
-        size = 0 if judgement is None else len(judgement.stdout) + len(judgement.stderr)
-        if judgement is None or size <= self._left:
-            self._left -= size
-            return outcome
-        return replace(outcome, judgement=replace(judgement, stdout="", stderr="", truncated=True))
+    index: int
+    id: str | None
+    group: str | None
+    item: Item
 
 
 class RewardHandler:
@@ -69,8 +100,8 @@ class RewardHandler:
         machine: Machine,
         evaluate: Evaluate,
         queue: FairQueue,
-        store: JobStore[Line],
-        running: set[Job[Any]],
+        store: TaskStore[Line],
+        running: set[RequestTask[Any]],
         shared: SharedAnswers | None = None,
     ) -> None:
         """`running`: unfinished requests. `shared`: store of results shared between replicas."""
@@ -83,7 +114,7 @@ class RewardHandler:
 
     async def handle(
         self, tenant: str, body: bytes | bytearray, key: str | None, portable: bool = True
-    ) -> Job[Line]:
+    ) -> RequestTask[Line]:
         """Return the batch for a request: a new batch, or the earlier batch of its key.
 
         `portable`: peers may judge its submissions.
@@ -91,8 +122,8 @@ class RewardHandler:
         """
         begun = time.monotonic()
         name = None if key is None else await name_any_request(tenant, key, body)
-        if name is not None and (known := self._known(name)) is not None:
-            return known
+        if name is not None and (earlier := self._final(name)) is not None:
+            return earlier
         if self._queue.draining:
             raise stopping()
         judged: Mapping[int, Line] = {}
@@ -100,25 +131,24 @@ class RewardHandler:
             judged = await self._shared.judged(name)
         request = await parse_body(RewardRequest, body)
         deadline = begun + request.deadline_seconds
-        translation = Translation(self._machine, request, tenant, deadline, portable)
-        entries = await translation.entries()
+        items = await Translation(self._machine, request, tenant, deadline, portable).items()
         # No `await` from here to the end: of two requests with the same key, one starts the batch.
-        if name is not None and (known := self._known(name)) is not None:
-            return known
-        return self._start(entries, name, judged)
+        if name is not None and (earlier := self._final(name)) is not None:
+            return earlier
+        return self._start(items, name, judged)
 
-    def judge_one(self, item: Item) -> Job[Line]:
+    def judge_one(self, item: Item) -> RequestTask[Line]:
         """Judge an item without a request to /reward, as a batch. Raises Busy and Draining."""
-        return self._start([Entry(0, None, None, item)], None, {})
+        return self._start([RequestItem(0, None, None, item)], None, {})
 
-    def _known(self, name: RequestName) -> Job[Line] | None:
+    def _final(self, name: RequestName) -> RequestTask[Line] | None:
         """Return the batch of an earlier request, unless some of its items must be judged again."""
         batch = self._store.find(name)
         return None if batch is None or batch.retryable else batch
 
     def _start(
-        self, entries: list[Entry], name: RequestName | None, judged: Mapping[int, Line]
-    ) -> Job[Line]:
+        self, items: list[RequestItem], name: RequestName | None, judged: Mapping[int, Line]
+    ) -> RequestTask[Line]:
         """Start a batch; `judged`: results of the request from another replica.
 
         Raises BatchTooLarge, and Busy; also Busy if the queue cannot judge any item in time.
@@ -126,27 +156,25 @@ class RewardHandler:
         earlier = None if name is None else self._store.find(name)
         if earlier is not None:
             judged = {**judged, **earlier.final()}
-        first = entries[0].item
-        items = [entry.item for entry in entries if entry.index not in judged]
-        if items:
+        first = items[0].item
+        unjudged = [each.item for each in items if each.index not in judged]
+        places = start_by = None
+        if unjudged:
+            if not any(isinstance(each.submission, NoCode) for each in unjudged):
+                start_by = (first.priority, first.deadline)
             whose = (first.tenant, first.job)
-            self._queue.check_size(len(items))
-            if not any(isinstance(item.submission, NoCode) for item in items):
-                self._queue.check_deadline(whose, first.priority, first.deadline)
-            places = self._queue.reserve(len(items), whose)
-        else:
-            places = self._queue.reserve(0)
+            places = self._queue.reserve(len(unjudged), whose, start_by=start_by)
         share = None
         if name is not None and self._shared is not None:
             share = partial(self._shared.store_first, name)
-        batch = Job(
-            entries,
-            nullcontext(lambda entry: self._evaluate(entry.item)),
-            partial(self._line, _OutputBudget()),
+        batch = RequestTask(
+            items,
+            nullcontext(lambda each: self._evaluate(each.item)),
+            _Lines(self._machine.backend.traits.degraded).line,
             self.running,
             places=places,
             orphan_seconds=0.0 if name is None else self._machine.settings.orphan_seconds,
-            known=judged,
+            earlier=judged,
             share=share,
         )
         fields = {"tenant": first.tenant, "job": first.job, "tags": list(first.tags)}
@@ -155,22 +183,300 @@ class RewardHandler:
             self._store.remember(name, batch)
         return batch
 
-    def _line(self, budget: _OutputBudget, entry: Entry, outcome: Outcome | BaseException) -> Line:
+
+@dataclass(slots=True)
+class _Lines:
+    """Lines of a batch. `characters_left`: room for the output of further results."""
+
+    degraded: tuple[str, ...]
+    characters_left: int = OUTPUT_CHARACTERS
+
+    def line(self, item: RequestItem, outcome: Outcome | BaseException) -> Line:
+        """Return the result of an item, without its output if this is too much."""
         if isinstance(outcome, Cancelled):
             outcome = Outcome(failure=outcome)
         elif isinstance(outcome, BaseException):
-            evaluation_id = entry.item.evaluation_id
+            evaluation_id = item.item.evaluation_id
             log.error("an item failed", exc_info=outcome, extra={"evaluation_id": evaluation_id})
             message = f"a fault of the service; its log has it under {evaluation_id}"
             outcome = Outcome(failure=JudgeFailed(message))
-        return line(entry, budget.bounded(outcome), self._machine.backend.traits.degraded)
+        judgement = outcome.judgement
+        if judgement is not None:
+            size = len(judgement.stdout) + len(judgement.stderr)
+            if size <= self.characters_left:
+                self.characters_left -= size
+            else:
+                judgement = replace(judgement, stdout="", stderr="", truncated=True)
+                outcome = replace(outcome, judgement=judgement)
+        return line(item, outcome, self.degraded)
 
 
-def _log_end(batch: Job[Line], begun: float, fields: Mapping[str, object]) -> None:
+def _log_end(batch: RequestTask[Line], begun: float, fields: Mapping[str, object]) -> None:
     verdicts = Counter(each.verdict or "error" for each in batch.results())
     seconds = round(time.monotonic() - begun, 3)
     more = {"count": verdicts.total(), "verdicts": dict(verdicts), "seconds": seconds}
     log.info("judged", extra={**fields, **more})
+
+
+@dataclass(slots=True)
+class Translation:
+    """Converter of a request. `portable`: peers may judge its submissions.
+
+    Most submissions share the request's grader and limits, so results for these are cached here, by
+    identity: the request keeps these objects alive for as long as the converter lives.
+    """
+
+    machine: Machine
+    request: RewardRequest
+    tenant: str
+    deadline: float
+    portable: bool = True
+    _limits: dict[tuple[int, str], Limits] = field(default_factory=dict)
+    _checked_graders: set[int] = field(default_factory=set)
+    _digests: dict[int, bytes] = field(default_factory=dict)
+    _prompts: dict[int, str] = field(default_factory=dict)
+    _added: int = 0
+
+    async def items(self) -> list[RequestItem]:
+        """Return the items for all submissions.
+
+        Raises InvalidRequest, naming the field, and BatchTooLarge.
+        """
+        first, *rest = self.request.submissions
+        found = [await self._item(0, first)]
+        if rest:
+            pacer = Pacer()
+            for index, submission in enumerate(rest, 1):
+                found.append(await self._item(index, submission))
+                await pacer.pause()
+        return found
+
+    async def _item(self, index: int, body: WireSubmission) -> RequestItem:
+        request, where = self.request, f"submissions.{index}"
+        grader = body.grader or request.grader
+        if grader is None:
+            raise InvalidRequest(f"{where}.grader: neither the submission nor the request has one")
+        if grader.judges == "sandbox":
+            raise InvalidRequest(
+                f"{where}.grader: {grader.kind} judges the files of a sandbox: /rollout, or "
+                "/sandboxes/{id}/grade"
+            )
+        if isinstance(grader, PytestGrader | CommandGrader | StdioGrader):
+            self._check_files_of(grader, f"{where}.grader" if body.grader else "grader")
+        environment = DEFAULT
+        if body.environment is not None:
+            environment = self.machine.environment(body.environment, f"{where}.environment")
+        elif request.environment is not None:
+            environment = self.machine.environment(request.environment, "environment")
+        language = body.language
+        has_runner = isinstance(grader, CommandGrader) and grader.runner is not None
+        elsewhere = environment != DEFAULT and grader.kind != "command"
+        if language != PYTHON or has_runner or elsewhere:
+            language = self.machine.language(language, grader, where, environment)
+        compiler = body.compiler or request.compiler
+        if compiler is not None:
+            self._check_compiler(compiler, language, f"{where}." * (body.compiler is not None))
+        if body.files:
+            check_files(body.files, f"{where}.files")
+        wanted = body.limits or request.limits
+        limits = self._limits.get((id(wanted), environment))
+        if limits is None:
+            at = f"{where}.limits" if body.limits else "limits"
+            limits = self.machine.limits(wanted, at, environment=environment)
+            self._limits[id(wanted), environment] = limits
+        text = completion_text(body, where)
+        rule = body.extract or request.extract
+        around = Around.of(grader, body, request)
+        source = await read_program(text, rule, language, around)
+        self._added += 0 if source is None else max(0, len(source) - len(text))
+        if self._added > MAX_ADDED_CHARACTERS:
+            raise BatchTooLarge(
+                "prelude, prompt_code and suffix_code make the programs of this batch too long"
+            )
+        submission: Submission | NoCode
+        key = None
+        if source is None:
+            submission = NoCode(
+                test_count(grader), environment=environment, integrity=integrity_of(grader)
+            )
+        else:
+            scoring = body.scoring or request.scoring
+            submission = Submission(
+                source,
+                grader,
+                limits,
+                scoring,
+                language,
+                body.files,
+                environment=environment,
+                negative_control=body.negative_control or request.negative_control,
+                compiler=compiler,
+            )
+            key = self._key(submission) if request.cache else None
+        item = Item(
+            evaluation_id=f"ev_{os.urandom(16).hex()}",
+            submission=submission,
+            tenant=self.tenant,
+            job=request.job,
+            deadline=self.deadline,
+            cache_key=key,
+            tags=tuple(request.tags),
+            priority=request.priority,
+            portable=self.portable and environment == DEFAULT,
+            origin=self._origin(body, text) if self.portable else None,
+        )
+        return RequestItem(index, body.id, body.group, item)
+
+    def _check_compiler(self, compiler: Compiler, language: str, where: str) -> None:
+        settings = self.machine.settings
+        table = settings.languages.get(language)
+        dialect = None if table is None else table.dialect
+        check_compiler(compiler, dialect, settings.compiler_flags, f"{where}compiler")
+
+    def _check_files_of(self, grader: Grader, where: str) -> None:
+        if id(grader) not in self._checked_graders:
+            check_files_of(grader, where)
+            self._checked_graders.add(id(grader))
+
+    def _origin(self, body: WireSubmission, completion: str) -> Origin:
+        request = self.request
+        rule = body.extract or request.extract
+        prompt = request.prompt if body.prompt is None else body.prompt
+        shown = self._prompts.get(id(prompt), "")
+        if prompt is not None and not shown:
+            messages = prompt if isinstance(prompt, str) else [_set_fields(each) for each in prompt]
+            shown = self._prompts[id(prompt)] = json.dumps(messages)
+        return Origin(completion, rule, body.id, body.group, request.step, shown)
+
+    def _key(self, submission: Submission) -> bytes:
+        """Return the cache key: a digest of the tenant and of everything the judge sees.
+
+        The scoring rule is part of the key, since a judge may stop at the first failure if the
+        reward is then decided. Names, tags, job and deadline are left out: no verdict depends on
+        them.
+        """
+        key = hashlib.blake2b(digest_size=20)
+        small = (
+            self.tenant,
+            submission.language,
+            submission.environment,
+            self.machine.digest(submission.environment),
+            submission.scoring,
+            submission.negative_control,
+            submission.compiler,
+            len(submission.source),
+            sorted(submission.files.items()),
+        )
+        key.update(repr(small).encode())
+        for shared in (submission.limits, submission.grader):
+            digest = self._digests.get(id(shared))
+            if digest is None:
+                digest = self._digests[id(shared)] = _digest(shared)
+            key.update(digest)
+        key.update(submission.source.encode("utf-8", "surrogatepass"))
+        return key.digest()
+
+
+def _set_fields(message: Message) -> dict[str, Any]:
+    return message.model_dump(exclude_unset=True)
+
+
+def _digest(value: BaseModel | Limits) -> bytes:
+    # Both encodings tell 1 from 1.0 and True, and NaN from None.
+    try:
+        whole = to_json(value, inf_nan_mode="constants")
+    except PydanticSerializationError:  # a lone surrogate
+        whole = repr(value).encode()
+    return hashlib.blake2b(whole, digest_size=20).digest()
+
+
+def completion_text(body: WireSubmission, where: str) -> str:
+    """Return the completion, or the text of its last assistant message."""
+    if isinstance(body.completion, str):
+        return body.completion
+    for message in reversed(body.completion):
+        if message.role == "assistant":
+            content = message.content
+            if isinstance(content, str):
+                return content
+            parts = (part.get("text") for part in content or ())
+            return "".join(text for text in parts if isinstance(text, str))
+    raise InvalidRequest(f"{where}.completion: none of its messages has the role assistant")
+
+
+def line(item: RequestItem, outcome: Outcome, degraded: tuple[str, ...]) -> Line:
+    """Return the result of one submission as a plain dict, encoded once.
+
+    A pydantic model for each of a thousand results would cost more than judging some of them. A
+    test checks the dicts against the wire's models.
+    """
+    judgement, failure = outcome.judgement, outcome.failure
+    if outcome.peer_degraded is not None:
+        degraded = outcome.peer_degraded
+    if failure is None and (judgement is None or outcome.reward is None):
+        failure = JudgeFailed("the judge said nothing")
+    if failure is not None or judgement is None:
+        failure = failure or JudgeFailed("no judgement")
+        judgement, reward, verdict = _nothing(item.item.submission), None, None
+    else:
+        reward, verdict = outcome.reward, judgement.verdict
+    usage = judgement.usage
+    failures = judgement.failures[:MAX_FAILURES]
+    body = {
+        "index": item.index,
+        "id": item.id,
+        "group": item.group,
+        "evaluation_id": item.item.evaluation_id,
+        "reward": reward,
+        "verdict": verdict,
+        "error": None if failure is None else error_body(failure),
+        "tests": {
+            "passed": judgement.passed,
+            "total": judgement.total,
+            "failures": [
+                {"index": each.index, "test": each.test, "message": each.message}
+                for each in failures
+            ],
+        },
+        "message": judgement.message,
+        "stdout": judgement.stdout,
+        "stderr": judgement.stderr,
+        "truncated": judgement.truncated,
+        "exit_code": judgement.exit_code,
+        "integrity": judgement.integrity,
+        "level": judgement.level,
+        "hack_signals": list(judgement.hack_signals),
+        "negative_control": judgement.negative_control,
+        "usage": {
+            "cpu_seconds": round(usage.cpu_seconds, 6),
+            "wall_seconds": round(usage.wall_seconds, 6),
+            "queue_seconds": round(outcome.queue_seconds, 6),
+            "peak_memory_mb": round(usage.peak_memory_mb, 3),
+            "compile_seconds": round(usage.compile_seconds, 6),
+            "control_seconds": round(usage.control_seconds, 6),
+        },
+        "cache": outcome.cache,
+        "sandbox_id": judgement.sandbox_id,
+        "environment": item.item.submission.environment,
+        "degraded": degraded,
+    }
+    return Line(encode(body), reward, verdict, failure is not None and failure.retryable)
+
+
+def _nothing(submission: Submission | NoCode) -> Judgement:
+    """Return the fields of an item without a verdict."""
+    if isinstance(submission, NoCode):
+        return Judgement("failed", integrity=submission.integrity)
+    return Judgement("failed", integrity=integrity_of(submission.grader))
+
+
+def error_body(failure: Failure) -> dict[str, Any]:
+    """Return the error of an item in its wire form."""
+    return {
+        "reason": failure.reason,
+        "message": failure.message,
+        "retryable": failure.retryable,
+    }
 
 
 def reward_routes(handler: RewardHandler, max_body_mb: int) -> APIRouter:
@@ -182,8 +488,8 @@ def reward_routes(handler: RewardHandler, max_body_mb: int) -> APIRouter:
         """Judge a batch of submissions, and return their rewards."""
         body = await read_body(request, max_body_mb)
         tenant: str = request.state.tenant
-        handed_over = FORWARDED in request.headers  # it stays here: no loops
-        batch = await handler.handle(tenant, body, key_of(request.headers), not handed_over)
+        from_peer = FORWARDED in request.headers  # judged here: no loops
+        batch = await handler.handle(tenant, body, key_of(request.headers), not from_peer)
         by_line = NDJSON in request.headers.get("accept", "")
         form = AnswerFormat(
             "results",
@@ -191,8 +497,8 @@ def reward_routes(handler: RewardHandler, max_body_mb: int) -> APIRouter:
             by_line,
             SENT_AT_ONCE,
             headers_first=by_line,
-            gather_seconds=PEER_GATHER_SECONDS if handed_over else GATHER_SECONDS,
+            gather_seconds=PEER_GATHER_SECONDS if from_peer else GATHER_SECONDS,
         )
-        return job_response(batch, form)
+        return task_response(batch, form)
 
     return routes

@@ -9,8 +9,8 @@ from __future__ import annotations
 import uuid
 from contextlib import closing
 
-from proctor_client.wire import Grader, GradeRequest, HarborGrader
-from proctor_service.errors import FileMissing, FileRefused, InvalidRequest, SandboxEnded
+from proctor_client.wire import GradeRequest, HarborGrader
+from proctor_service.errors import FileMissing, FileRefused, SandboxEnded
 from proctor_service.http.responses import Line
 from proctor_service.judge.extract import Around, assembled
 from proctor_service.judge.submission import (
@@ -22,11 +22,10 @@ from proctor_service.judge.submission import (
     test_count,
 )
 from proctor_service.outcomes import Item, NoCode, Origin
-from proctor_service.rewards.checks import check_files, check_files_of, refuse_compiler
-from proctor_service.rewards.items import Machine
+from proctor_service.rewards.machine import Machine, check_files_of, refuse_compiler
 from proctor_service.rewards.routes import RewardHandler
-from proctor_service.sandbox.interface import DEFAULT, Limits
-from proctor_service.sandboxes import Registry, Session
+from proctor_service.sandbox.interface import Limits
+from proctor_service.sandboxes.registry import Registry, Session
 from proctor_service.scheduling.queue import FairQueue
 from proctor_service.settings.languages import PYTHON
 
@@ -45,32 +44,32 @@ class Gradings:
         self._registry = registry
         self._rewards = rewards
 
-    def check(self, asked: GradeRequest, session: Session) -> Limits:
+    def check(self, request: GradeRequest, session: Session) -> Limits:
         """Return the requested limits; the default is the sandbox's own, so its files fit.
 
         Raises InvalidRequest.
         """
-        check_files_of(asked.grader, "grader")
-        if asked.compiler is not None:
+        check_files_of(request.grader, "grader")
+        if request.compiler is not None:
             refuse_compiler("compiler")
-        self._machine.check_place(asked.grader, session.environment, "grader")
-        return self._machine.limits(asked.limits, "limits", session.limits)
+        self._machine.check_place(request.grader, session.environment, "grader")
+        return self._machine.limits(request.limits, "limits", session.limits)
 
     async def grade(
-        self, session: Session, asked: GradeRequest, limits: Limits, begun: float
+        self, session: Session, request: GradeRequest, limits: Limits, begun: float
     ) -> Line:
         """Return the result of a grading that began at `begun` (monotonic clock)."""
         deadline = begun + GRADING_SECONDS
-        if isinstance(asked.grader, HarborGrader):  # the verifier may run twice
-            deadline += 2 * asked.grader.timeout_seconds
+        if isinstance(request.grader, HarborGrader):  # the verifier may run twice
+            deadline += 2 * request.grader.timeout_seconds
         with closing(self.queue.reserve(1, (session.tenant, session.job))):
             async with self.queue.admit(session.tenant, session.job, deadline):
                 try:
-                    submission = await self._submission(session, asked, limits)
+                    submission = await self._submission(session, request, limits)
                 except SandboxEnded as ended:
                     if not session.by_own_act:
                         raise
-                    submission = _nothing_to_judge(asked, session, ended.message)
+                    submission = _nothing_to_judge(request, session, ended.message)
                 item = Item(
                     evaluation_id=f"ev_{uuid.uuid4().hex}",
                     submission=submission,
@@ -79,7 +78,7 @@ class Gradings:
                     deadline=deadline,
                     tags=session.tags,
                     graded_sandbox_id=session.id,
-                    origin=Origin(step=asked.step),
+                    origin=Origin(step=request.step),
                 )
                 batch = self._rewards.judge_one(item)
                 with batch.reading():
@@ -87,7 +86,7 @@ class Gradings:
         return batch.results()[0]
 
     async def _submission(
-        self, session: Session, asked: GradeRequest, limits: Limits
+        self, session: Session, request: GradeRequest, limits: Limits
     ) -> Submission | NoCode:
         """Return a submission from the sandbox's files, with its solution.py if any."""
         where = (session.tenant, session.id)
@@ -95,38 +94,25 @@ class Gradings:
         try:
             solution = await self._registry.read_file(*where, SOLUTION)
         except (FileMissing, FileRefused) as refusal:
-            if needs_solution(asked.grader):
-                return _nothing_to_judge(asked, session, refusal.message)
+            if needs_solution(request.grader):
+                return _nothing_to_judge(request, session, refusal.message)
         try:
             state = await self._registry.snapshot(*where)
         except FileRefused as refusal:
-            return _nothing_to_judge(asked, session, refusal.message)
-        source = source_of(solution, asked.grader)
+            return _nothing_to_judge(request, session, refusal.message)
+        source = source_of(solution, request.grader)
         return Submission(
-            assembled(source, PYTHON, Around.of(asked.grader, asked)),
-            asked.grader,
+            assembled(source, PYTHON, Around.of(request.grader, request)),
+            request.grader,
             limits,
-            asked.scoring,
+            request.scoring,
             state=state,
             environment=session.environment,
-            negative_control=asked.negative_control,
+            negative_control=request.negative_control,
         )
 
 
-def check_verifier(machine: Machine, grader: Grader, environment: str, where: str) -> None:
-    """Check a verifier for an environment; other graders pass. Raises InvalidRequest."""
-    if not isinstance(grader, HarborGrader):
-        return
-    if environment == DEFAULT or machine.environments[environment].image is None:
-        raise InvalidRequest(f"{where}: harbor needs an environment with an image")
-    check_files({**grader.tests, **grader.binary_tests}, f"{where}.tests")
-    ceiling = machine.settings.max_wall_seconds
-    if not grader.timeout_seconds <= ceiling:
-        asked = grader.timeout_seconds
-        raise InvalidRequest(f"{where}.timeout_seconds: {asked} is above this server's {ceiling}")
-
-
-def _nothing_to_judge(asked: GradeRequest, session: Session, why: str) -> NoCode:
+def _nothing_to_judge(request: GradeRequest, session: Session, why: str) -> NoCode:
     message = f"There is nothing to judge: {why}"
-    integrity = integrity_of(asked.grader)
-    return NoCode(test_count(asked.grader), message, session.environment, integrity)
+    integrity = integrity_of(request.grader)
+    return NoCode(test_count(request.grader), message, session.environment, integrity)

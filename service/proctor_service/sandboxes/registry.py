@@ -1,40 +1,346 @@
-"""Registry of all stateful sandboxes: creation, search, use, stop, and memory of ended sandboxes.
+"""Stateful sandboxes: ownership, lifetime, commands and files, independent of HTTP and backends.
 
-Commands wait in the same queue as rewards, so that both share the cores fairly. Each tenant sees
-only its own sandboxes. The number of sandboxes and the number of remembered ended sandboxes are
-bounded.
+`Registry` finds sessions by tenant, id and tags. Each tenant sees only its own sandboxes. The number
+of sandboxes and the number of remembered ended sandboxes are bounded. Commands wait in the same
+queue as rewards, so that both share the cores fairly.
+
+`Session` is a single sandbox with its owner. A task holds the backend's context open until a stop,
+until the time to live (ttl) passes without use, or until the sandbox ends by itself. The session
+first decides the end, then carries out the end: after the decision new uses are refused, and running
+uses are cancelled. The end is decided only once, so a stop never cancels the clean-up of an earlier
+end.
+
+All concurrent commands of a sandbox share a slot lease, a single queue ticket. A ticket stands for
+a sandbox that needs a core, for any number of processes inside. The backend counts idle sandboxes,
+and the queue grants as many extra tickets. With a ticket for each command, several sleeping
+commands in a sandbox would block the queue for other jobs.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
+import secrets
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import Any, Literal, TypeVar
 
+from proctor_client.wire import Priority, SandboxStatus
 from proctor_service.errors import (
+    Busy,
+    Cancelled,
+    DeadlinePassed,
+    Failure,
     FileRefused,
     InvalidRequest,
+    NoSandboxInTime,
     QuotaExceeded,
+    Refusal,
     SandboxEnded,
+    SandboxLost,
     SandboxNotFound,
+    SandboxUnavailable,
 )
-from proctor_service.sandbox.interface import Backend, Command, Ended, Hear, StatefulSandbox
-from proctor_service.sandboxes.session import ExecOutcome, Order, Session, SlotLease
-from proctor_service.scheduling.fair_share import Shares
+from proctor_service.sandbox.interface import (
+    DEFAULT,
+    PAYER,
+    Backend,
+    Command,
+    Ended,
+    Ending,
+    Hear,
+    Limits,
+    StatefulSandbox,
+)
+from proctor_service.scheduling.fair_share import Shares, Whose
 from proctor_service.scheduling.queue import DRAINING, FairQueue, stopping
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+LONGEST_QUEUE_SECONDS = 600.0
+ExecOutcome = Literal["success", "failure", "error"]
+"""Exit code 0; another exit code or a signal; an end by a limit or a lost sandbox."""
+
+ENDINGS: Mapping[Ending, str] = {
+    "exited": "it ended by itself",
+    "signalled": "its first process was killed",
+    "cpu_limit": "it used up its CPU time",
+    "wall_limit": "it used up its time",
+    "memory_limit": "it used up its memory",
+    "output_limit": "it wrote more than it may",
+    "killed": "it was killed",
+}
 
 LIVE = frozenset({"pending", "running"})
 RETRY_CREATE_SECONDS = 5.0
 LONGEST_PATH_BYTES = 4096
 LONGEST_NAME_BYTES = 255
 
-Tell = Callable[[ExecOutcome, float], None]
+Executed = Callable[[ExecOutcome, float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Specification of a stateful sandbox, with its owner.
+
+    `begun`: the sandbox belongs to begun work, which continues while the service drains.
+    """
+
+    tenant: str
+    limits: Limits
+    tags: tuple[str, ...] = ()
+    ttl_seconds: float = 600.0
+    files: Mapping[str, str] = field(default_factory=dict)
+    environment: str = DEFAULT
+    job: str = "default"
+    priority: Priority = "training"
+    begun: bool = False
+
+
+@dataclass(slots=True)
+class SlotLease:
+    """Context of commands: the first waits for the ticket, the last returns it.
+
+    `begun`: the commands belong to begun work, which survives a drain.
+    """
+
+    queue: FairQueue
+    whose: Whose
+    priority: Priority
+    begun: bool
+    _entering: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _commands: int = 0
+    _held: AsyncExitStack = field(default_factory=AsyncExitStack)
+
+    async def __aenter__(self) -> float:
+        """Wait for the ticket, and return the seconds of the wait.
+
+        Raises Busy and Draining, both before the command runs.
+        """
+        queue = self.queue
+        joined = queue.clock()
+        async with self._entering:
+            if queue.draining and not self.begun:
+                raise stopping()
+            if self._commands == 0:
+                try:
+                    async with AsyncExitStack() as stack:
+                        stack.callback(queue.reserve(1, self.whose, self.begun).close)
+                        deadline = queue.clock() + LONGEST_QUEUE_SECONDS
+                        turn = queue.admit(*self.whose, deadline, self.priority, self.begun)
+                        await stack.enter_async_context(turn)
+                        self._held = stack.pop_all()
+                except DeadlinePassed:
+                    message = f"no core came free within {LONGEST_QUEUE_SECONDS:g} s"
+                    raise Busy(message) from None
+                except Cancelled:  # the queue drains
+                    raise stopping() from None
+            self._commands += 1
+        return queue.clock() - joined
+
+    async def __aexit__(self, *_: object) -> None:
+        """Return the ticket after the last command."""
+        self._commands -= 1
+        if self._commands == 0:
+            await self._held.aclose()
+
+
+class Session:
+    """Session of a stateful sandbox; create sessions in a running event loop."""
+
+    def __init__(
+        self,
+        name: str,
+        order: Order,
+        backend: Backend,
+        turn: SlotLease,
+        on_end: Callable[[Session], None],
+        on_gone: Callable[[Session], None],
+    ) -> None:
+        """`on_end` is called when the end is decided, `on_gone` when the clean-up is complete."""
+        # The backend's name comes too late, since clients need an id while the sandbox is pending.
+        # And an id from before a restart must never lead to a new sandbox.
+        self.id = name
+        self.tenant = order.tenant
+        self.job = order.job
+        self.tags = order.tags
+        self.limits = order.limits
+        self.environment = order.environment
+        self.ttl_seconds = order.ttl_seconds
+        self.created_at = datetime.now(UTC)
+        self.status: SandboxStatus = "pending"
+        self.message = ""
+        self.by_own_act = False  # True if programs in the sandbox caused the end
+        self.turn = turn
+        self.execs: Counter[ExecOutcome] = Counter()
+        self._on_end = on_end
+        self._loop = asyncio.get_running_loop()
+        self._made = self._loop.time()
+        self._expires = self._made + self.ttl_seconds
+        self._uses = 0
+        self._sandbox: StatefulSandbox | None = None
+        self._settled = asyncio.Event()  # set once the sandbox runs or is over
+        self._over: asyncio.Future[None] = self._loop.create_future()
+        self._error: Refusal | Failure | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._life = self._loop.create_task(self._live(backend, order))
+        self._life.add_done_callback(lambda _: on_gone(self))
+
+    @property
+    def over(self) -> bool:
+        """True once the end is decided; the clean-up may still run."""
+        return self._over.done()
+
+    @property
+    def expires_at(self) -> datetime:
+        """Time at which the ttl ends the session, unless a use renews the ttl.
+
+        While a use runs, the value is a whole ttl from now.
+        """
+        is_used = self._uses and not self.over
+        expires = self._loop.time() + self.ttl_seconds if is_used else self._expires
+        return self.created_at + timedelta(seconds=expires - self._made)
+
+    @contextmanager
+    def using(self) -> Iterator[None]:
+        """Context of a use: the ttl pauses during the use and restarts at its end."""
+        self._uses += 1
+        try:
+            yield
+        finally:
+            self._uses -= 1
+            if not self.over:
+                self._expires = self._loop.time() + self.ttl_seconds
+
+    async def begun(self) -> None:
+        """Wait until the sandbox runs.
+
+        Raises the error of a failed start: SandboxUnavailable, or a Refusal.
+        """
+        await self._settled.wait()
+        if self._error is not None:
+            # Raise a copy: a shared exception would collect the tracebacks of all tasks.
+            raise type(self._error)(self._error.message)
+
+    async def do(self, work: Callable[[StatefulSandbox], Coroutine[Any, Any, T]]) -> T:
+        """Run work in the sandbox as a use; wait first while the sandbox is pending.
+
+        The end of the sandbox cancels the work. Raises the errors of `work`, SandboxEnded if the
+        sandbox was stopped or ended by its own act, and SandboxLost if the sandbox failed.
+        """
+        with self.using():
+            await self._settled.wait()
+            self.check()
+            assert self._sandbox is not None, "it runs"
+            doing = self._loop.create_task(work(self._sandbox))
+            first: tuple[asyncio.Future[Any], ...] = (doing, self._over)
+            try:
+                await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                doing.cancel()
+                await asyncio.gather(doing, return_exceptions=True)
+            if doing.cancelled():
+                self.check()
+            return doing.result()
+
+    def stop(self, why: str) -> bool:
+        """Decide the end and start the clean-up; return False if the session was over already."""
+        if self.over:
+            return False
+        self._end(SandboxEnded(why))
+        self._life.cancel()
+        return True
+
+    async def gone(self) -> None:
+        """Wait until the clean-up is complete."""
+        await asyncio.wait({self._life})
+
+    def check(self) -> None:
+        """Raise SandboxEnded after a stop or an end by the sandbox's own act.
+
+        Raises SandboxLost after a failure.
+        """
+        if self.over:
+            kind = SandboxEnded if self.status == "stopped" else SandboxLost
+            raise kind(f"sandbox {self.id} is {self.status}: {self.message}")
+
+    async def _live(self, backend: Backend, order: Order) -> None:
+        """Write the files, wait for the end, and decide the end before the clean-up."""
+        files = dict(order.files)
+        limits, environment, tags = order.limits, order.environment, order.tags
+        PAYER.set((order.tenant, order.job))
+        del order
+        try:
+            async with backend.open(limits, environment, tags) as sandbox:
+                try:
+                    while files:  # free each file's text at once: files may be large
+                        path, text = files.popitem()
+                        await sandbox.write_file(path, text.encode("utf-8", "surrogatepass"))
+                    # A backend may swallow a cancellation, so the session may be over by now.
+                    if not self._over.done():
+                        self._sandbox = sandbox
+                        self.status = "running"
+                        self._expires = self._loop.time() + self.ttl_seconds
+                        self._timer = self._loop.call_at(self._expires, self._on_timer)
+                        self._settled.set()
+                        self._log("a sandbox runs", place=sandbox.id)
+                        ending = (await sandbox.ended()).ending
+                        self.by_own_act = ending != "killed" and not self.over
+                        self._end(SandboxEnded(ENDINGS[ending]))
+                except (Refusal, Failure) as error:
+                    self._end(error)  # before the clean-up
+        except asyncio.CancelledError:
+            self._end(SandboxEnded("the service is stopping"))  # unless `stop` set a reason
+        except (Refusal, Failure) as error:
+            self._end(error)
+        except Exception:
+            log.exception("a stateful sandbox failed", extra={"sandbox_id": self.id})
+            self._end(SandboxLost(f"a fault of the service; its log has it under {self.id}"))
+
+    def _on_timer(self) -> None:
+        # A renewal leaves the timer as is; the timer checks the new time when the old time is over.
+        now = self._loop.time()
+        due = now + self.ttl_seconds if self._uses else self._expires
+        if now < due:
+            self._timer = self._loop.call_at(due, self._on_timer)
+        else:
+            self.stop(f"its ttl of {self.ttl_seconds:g} s passed")
+
+    def _end(self, error: Refusal | Failure) -> None:
+        if self.over:
+            return
+        is_of_start = isinstance(error, Failure) and not isinstance(error, NoSandboxInTime)
+        if is_of_start and self.status == "pending":
+            error = SandboxUnavailable(error.message)  # the tenant has lost no data
+        self.status = "stopped" if isinstance(error, SandboxEnded) else "failed"
+        self.message = error.message
+        self._error = error
+        self._sandbox = None
+        if self._timer is not None:
+            self._timer.cancel()
+        self._over.set_result(None)
+        self._settled.set()
+        self._log("a sandbox ended", why=self.message, execs=self.execs.total())
+        self._on_end(self)
+
+    def _log(self, text: str, **more: object) -> None:
+        log.info(
+            text,
+            extra={
+                "sandbox_id": self.id,
+                "tenant": self.tenant,
+                "job": self.job,
+                "tags": list(self.tags),
+                "status": self.status,
+                "seconds": round(self._loop.time() - self._made, 3),
+                **more,
+            },
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +358,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Execution:
+class CommandEnd:
     """End of a command, with the seconds that the command waited for a core."""
 
     ended: Ended
@@ -60,21 +366,24 @@ class Execution:
 
 
 class Registry:
-    """All stateful sandboxes; `tell` receives the outcome and seconds of each command."""
+    """All stateful sandboxes; `executed` receives the outcome and seconds of each command.
+
+    `id_prefix`: begin of the sandboxes' ids.
+    """
 
     def __init__(
         self,
         backend: Backend,
         queue: FairQueue,
         bounds: Bounds,
-        tell: Tell,
-        new_id: Callable[[], str] = lambda: f"sb_{uuid.uuid4().hex}",
+        executed: Executed,
+        id_prefix: str = "sb_",
     ) -> None:
         self._backend = backend
         self._queue = queue
         self._bounds = bounds
-        self._tell = tell
-        self._new_id = new_id
+        self._executed = executed
+        self._id_prefix = id_prefix
         self._all: dict[str, Session] = {}
         self._holding: set[Session] = set()  # live, or still in clean-up
         self._over: deque[tuple[float, Session]] = deque()
@@ -94,14 +403,16 @@ class Registry:
         tenant, message = order.tenant, ""
         if len(self._holding) >= self._bounds.live:
             message = f"this server keeps {self._bounds.live} stateful sandboxes, and no more"
-        most = self._bounds.shares.most_sandboxes(tenant)
-        if sum(session.tenant == tenant for session in self._holding) >= most:
-            message = f"a tenant may have {most} stateful sandboxes on this server, and no more"
+        shares = self._bounds.shares
+        if shares.sandboxes:
+            most = shares.most_sandboxes(tenant)
+            if sum(session.tenant == tenant for session in self._holding) >= most:
+                message = f"a tenant may have {most} stateful sandboxes on this server, and no more"
         if message:
             raise QuotaExceeded(message, RETRY_CREATE_SECONDS)
         lease = SlotLease(self._queue, (tenant, order.job), order.priority, order.begun)
         gone = self._holding.discard
-        session = Session(self._new_id(), order, self._backend, lease, self._on_end, gone)
+        session = Session(new_id(self._id_prefix), order, self._backend, lease, self._on_end, gone)
         self._all[session.id] = session
         self._holding.add(session)
         try:
@@ -137,15 +448,9 @@ class Registry:
             and (not statuses or session.status in statuses)
         ]
 
-    async def exec(
-        self, tenant: str, sandbox_id: str, command: Command, hear: Hear | None = None
-    ) -> Ended:
-        """Run a command to its end, as `execute` does."""
-        return (await self.execute(tenant, sandbox_id, command, hear)).ended
-
     async def execute(
         self, tenant: str, sandbox_id: str, command: Command, hear: Hear | None = None
-    ) -> Execution:
+    ) -> CommandEnd:
         """Run a command once a core is free; a cancellation kills the processes of the command.
 
         Raises SandboxNotFound, SandboxEnded, Busy and Draining, which are refusals, and
@@ -165,8 +470,8 @@ class Registry:
     ) -> bytes:
         """Return a whole file. Raises FileMissing, FileRefused and the errors of `execute`."""
         check_path(path)
-        most = self._bounds.file_bytes
-        most = most if max_bytes is None else min(most, max_bytes)
+        bound = self._bounds.file_bytes
+        most = bound if max_bytes is None else min(bound, max_bytes)
         session = self.find(tenant, sandbox_id)
         return await session.do(lambda sandbox: sandbox.read_file(path, most))
 
@@ -202,62 +507,49 @@ class Registry:
     def census(self) -> dict[str, int]:
         """Return the number of sandboxes by status, including remembered ended sandboxes."""
         self._forget()
-        found = Counter(session.status for session in self._all.values())
-        return {status: found[status] for status in ("pending", "running", "stopped", "failed")}
+        count = Counter(session.status for session in self._all.values())
+        return {status: count[status] for status in ("pending", "running", "stopped", "failed")}
 
     async def _in_turn(
         self, session: Session, command: Command, hear: Hear | None, sandbox: StatefulSandbox
-    ) -> Execution:
+    ) -> CommandEnd:
+        clock = self._queue.clock
+        ended: Ended | None = None
+        error_reason = ""
         self._executing += 1
         self._idle.clear()
         try:
             async with session.turn as queue_seconds:
-                ended = await self._run(session, command, hear, sandbox, queue_seconds)
-            return Execution(ended, queue_seconds)
+                begun = clock()
+                text = command.argv if command.code is None else command.code
+                log.debug("a command begins", extra={"sandbox_id": session.id, "command": text})
+                try:
+                    ended = await sandbox.exec(command, hear)
+                except BaseException as error:
+                    error_reason = getattr(error, "reason", "cancelled")
+                    raise
+                finally:
+                    seconds = clock() - begun
+                    outcome = _outcome(ended)
+                    session.execs[outcome] += 1
+                    self._executed(outcome, seconds)
+                    fields = {
+                        "sandbox_id": session.id,
+                        "tenant": session.tenant,
+                        "job": session.job,
+                        "ending": error_reason if ended is None else ended.ending,
+                        "exit_code": None if ended is None else ended.exit_code,
+                        "stdout_bytes": 0 if ended is None else len(ended.stdout),
+                        "stderr_bytes": 0 if ended is None else len(ended.stderr),
+                        "duration_seconds": round(seconds, 6),
+                        "queue_seconds": round(queue_seconds, 6),
+                    }
+                    log.info("a command ended", extra=fields)
+            return CommandEnd(ended, queue_seconds)
         finally:
             self._executing -= 1
             if self._executing == 0:
                 self._idle.set()
-
-    async def _run(
-        self,
-        session: Session,
-        command: Command,
-        hear: Hear | None,
-        sandbox: StatefulSandbox,
-        queue_seconds: float,
-    ) -> Ended:
-        clock = self._queue.clock
-        begun = clock()
-        asked = command.argv if command.code is None else command.code
-        log.debug("a command begins", extra={"sandbox_id": session.id, "command": asked})
-        ended: Ended | None = None
-        broken = ""
-        try:
-            ended = await sandbox.exec(command, hear)
-            return ended
-        except BaseException as error:
-            broken = getattr(error, "reason", "cancelled")
-            raise
-        finally:
-            seconds = clock() - begun
-            outcome = _outcome(ended)
-            session.execs[outcome] += 1
-            self._tell(outcome, seconds)
-            log.info(
-                "a command ended",
-                extra={
-                    "sandbox_id": session.id,
-                    "tenant": session.tenant,
-                    "job": session.job,
-                    "ending": broken if ended is None else ended.ending,
-                    "exit_code": None if ended is None else ended.exit_code,
-                    "stdout_bytes": 0 if ended is None else len(ended.stdout),
-                    "stderr_bytes": 0 if ended is None else len(ended.stderr),
-                    "duration_seconds": round(seconds, 6),
-                    "queue_seconds": round(queue_seconds, 6),
-                },
-            )
 
     def _on_end(self, session: Session) -> None:
         self._over.append((self._queue.clock(), session))
@@ -274,9 +566,14 @@ class Registry:
             del self._all[session.id]
 
 
-async def _stop(asked: Iterable[Session], why: str) -> int:
+def new_id(prefix: str) -> str:
+    """Return a random id for a sandbox."""
+    return prefix + secrets.token_hex(9)
+
+
+async def _stop(sessions: Iterable[Session], why: str) -> int:
     """Stop these sessions, wait for the clean-up, and return the number of sessions stopped now."""
-    stopped = [session for session in asked if session.stop(why)]
+    stopped = [session for session in sessions if session.stop(why)]
     for session in stopped:
         await session.gone()
     return len(stopped)

@@ -1,4 +1,9 @@
-"""Fair shares of tenants and jobs in slot time. `places.py` shares the capacity of the queue.
+"""Fair shares of tenants and jobs: of the queue's capacity, and of the slot time.
+
+Capacity: a flood from a single tenant or job must leave capacity for the rest, since the fair order
+acts only on accepted requests. So the free capacity for other tenants must be at least a sixteenth
+of a tenant's held units. Likewise the free capacity for the tenant's other jobs must be at least a
+sixteenth of a job's held units.
 
 The order is start-time fair queueing on three levels. Each tenant, each of its two priorities, and
 each of their jobs is a lane. A lane has an account: the slot time used, divided by the weight of
@@ -18,15 +23,27 @@ from __future__ import annotations
 import asyncio
 import heapq
 import math
-from collections import OrderedDict
+import time
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any
 
 from proctor_client.wire import Priority
+from proctor_service.errors import Busy
 
 Waiter = asyncio.Future[object]
+WINDOW_SECONDS = 10
+HELD_FOR_EACH_FREE = 16
+SHORTEST_RETRY_SECONDS = 1.0
+LONGEST_RETRY_SECONDS = 60.0
+RETRY_WITHOUT_RATE_SECONDS = 5.0
+
+Whose = tuple[str, str]
+"""Tenant and job."""
+NOBODY: Whose = ("", "")
 
 FIRST_GUESS_SECONDS = 0.001
 MOST_IDLE_LANES = 256
@@ -53,7 +70,7 @@ class Shares:
         return self.weights.get(tenant, self.weights.get(EVERYBODY_ELSE, 1.0))
 
     def most_out(self, tenant: str) -> float:
-        """Return the maximum number of tickets that the tenant may use at the same time."""
+        """Return the maximum number of tickets of the tenant in use at the same time."""
         return self.slots.get(tenant, self.slots.get(EVERYBODY_ELSE, math.inf))
 
     def most_sandboxes(self, tenant: str) -> float:
@@ -61,12 +78,132 @@ class Shares:
         return self.sandboxes.get(tenant, self.sandboxes.get(EVERYBODY_ELSE, math.inf))
 
 
+def retry_seconds(seconds: float) -> float:
+    """Limit a retry time to the range of 1 to 60 seconds."""
+    return min(max(seconds, SHORTEST_RETRY_SECONDS), LONGEST_RETRY_SECONDS)
+
+
+class Rate:
+    """Counter of events in buckets of a second; `per_second` is the mean over the window."""
+
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, window_seconds: int = WINDOW_SECONDS
+    ) -> None:
+        self._clock = clock
+        self._window_seconds = window_seconds
+        self._begun = clock()
+        self._buckets: deque[tuple[int, int]] = deque()
+
+    def add(self, count: int = 1) -> None:
+        """Count events that happen now."""
+        second = int(self._clock())
+        if self._buckets and self._buckets[-1][0] == second:
+            count += self._buckets.pop()[1]
+        self._buckets.append((second, count))
+        while self._buckets[0][0] < second - self._window_seconds:
+            self._buckets.popleft()
+
+    def count(self, seconds: int | None = None) -> int:
+        """Return the number of events within the window, or within its last `seconds`."""
+        first = int(self._clock()) - (seconds or self._window_seconds)
+        return sum(count for second, count in self._buckets if second >= first)
+
+    def per_second(self, since: float | None = None, seconds: int | None = None) -> float:
+        """Return the mean rate over the window or the last `seconds`.
+
+        If the counter is younger, the mean covers its age. `since`: start of the time that counts
+        for the mean, for example the start of load.
+        """
+        begun = self._begun if since is None else max(self._begun, since)
+        age_seconds = max(self._clock() - begun, 1.0)
+        return self.count(seconds) / min(age_seconds, float(seconds or self._window_seconds))
+
+
+class Places:
+    """Capacity of `total` units; requests take units, and return them by their `Reservation`.
+
+    `held`, `by_tenant`, `by_job`: units in use. `freed`: rate of the returned units.
+    """
+
+    def __init__(self, total: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.total = total
+        self.held = 0
+        self._clock = clock
+        self.by_tenant: Counter[str] = Counter()
+        self.by_job: Counter[Whose] = Counter()
+        self.freed = Rate(clock)
+        self._in_use_since = clock()
+
+    def reserve(self, places: int, whose: Whose) -> Reservation:
+        """Take `places` units, at most the total, for the tenant and job in `whose`.
+
+        Raises Busy, with a retry time, if too few units are free.
+        """
+        free = self.total - self.held - places
+        fits = free >= 0 and (self.held == 0 or self._leaves_room(free, places, whose))
+        if not fits:
+            missing = -free if free < 0 else places
+            message = f"the queue holds {self.held} of {self.total} submissions"
+            if free >= 0:
+                message += ", and the rest is for other jobs"
+            raise Busy(message, self.seconds_until(missing))
+        if self.held == 0:
+            self._in_use_since = self._clock()
+        self.held += places
+        self.by_tenant[whose[0]] += places
+        self.by_job[whose] += places
+        return Reservation(self, whose, places)
+
+    def seconds_until(self, places: int) -> float:
+        """Estimate the seconds until `places` units come free, from the recent rate of returns."""
+        rate = self.freed.per_second(self._in_use_since)
+        return retry_seconds(places / rate) if rate > 0 else RETRY_WITHOUT_RATE_SECONDS
+
+    def _leaves_room(self, free: int, places: int, whose: Whose) -> bool:
+        of_tenant = self.by_tenant[whose[0]] + places
+        of_job = self.by_job[whose] + places
+        # The number of units that the tenant could still take afterwards, by the same rule.
+        left = (HELD_FOR_EACH_FREE * (free + 1) - 1 - of_tenant) // (HELD_FOR_EACH_FREE + 1)
+        return of_tenant // HELD_FOR_EACH_FREE <= free and of_job // HELD_FOR_EACH_FREE <= max(
+            left, 0
+        )
+
+
+@dataclass(slots=True)
+class Reservation:
+    """Capacity for the items of a request, returned item by item. `left`: units not yet returned."""
+
+    places: Places
+    whose: Whose
+    left: int
+
+    def give_back(self, places: int = 1) -> None:
+        """Return units, at most as many as are left."""
+        places = min(places, self.left)
+        if not places:
+            return
+        self.left -= places
+        capacity, whose = self.places, self.whose
+        capacity.held -= places
+        capacity.by_tenant[whose[0]] -= places
+        capacity.by_job[whose] -= places
+        if not capacity.by_job[whose]:
+            del capacity.by_job[whose]
+        if not capacity.by_tenant[whose[0]]:
+            del capacity.by_tenant[whose[0]]
+        capacity.freed.add(places)
+
+    def close(self) -> None:
+        """Return the remaining units."""
+        self.give_back(self.left)
+
+
 @dataclass(slots=True, eq=False)
 class Lane:
     """Account of slot seconds divided by weight, with child lanes or waiting items.
 
     `out`: tickets of the lane in use, at most `most_out`. `typical_seconds`: moving average of the
-    time that a ticket of the lane is in use. `waiting`: each waiter with its portable work, or None.
+    time of a ticket in use. `waiting`: each waiter with its portable work, or None.
     `portable`: number of waiters with portable work. `heap`: the ready child lanes, ordered by
     level; a child gets a new entry when its level changes, and only its last entry is valid.
     """
@@ -95,17 +232,6 @@ class Lane:
             heapq.heappop(self.heap)
         return None
 
-    def add(self, waiter: Waiter, work: object) -> None:
-        """Append a waiter."""
-        self.waiting[waiter] = work
-        self.portable += work is not None
-
-    def remove(self, waiter: Waiter) -> object:
-        """Remove a waiter; return its portable work, or None."""
-        work = self.waiting.pop(waiter)
-        self.portable -= work is not None
-        return work
-
 
 Place = tuple[Lane, Lane, Lane]
 """Lanes of an item: tenant lane, priority lane within the tenant, job lane within the priority."""
@@ -114,8 +240,8 @@ Alike = Callable[[object, object], bool]
 
 
 @dataclass(slots=True, eq=False)
-class Handed:
-    """A waiter whose work is in the hands of a peer, and the seconds charged to its lanes."""
+class PeerItem:
+    """A waiter with its work in the hands of a peer, and the seconds charged to its lanes."""
 
     work: Any
     waiter: Waiter
@@ -126,7 +252,7 @@ class Handed:
 class FairOrder:
     """Waiting items in fair order.
 
-    `count`: number of waiting items. `portable`: number of those with work that a peer may do.
+    `count`: number of waiting items. `portable`: number of waiting items with work for a peer.
     """
 
     def __init__(self, shares: Shares | None = None) -> None:
@@ -145,7 +271,7 @@ class FairOrder:
     ) -> Place:
         """Append a waiter to the lane of its job, and return its lanes.
 
-        `work`: what a peer may do in place of this replica, or None.
+        `work`: portable work, for a peer in place of this replica, or None.
         """
         of_tenant = self._all.lanes.get(tenant)
         if of_tenant is None:
@@ -161,9 +287,10 @@ class FairOrder:
                 within.lanes = {name: kept for name, kept in found if kept.waiting or kept.out}
             lane = within.lanes[job] = Lane()
         place = (of_tenant, within, lane)
-        lane.add(waiter, work)
-        self.count += 1
+        lane.waiting[waiter] = work
+        lane.portable += work is not None
         self.portable += work is not None
+        self.count += 1
         if lane.entry < 0:
             self._line_up(place)
         return place
@@ -232,7 +359,7 @@ class FairOrder:
             return next(work for work in place[-1].waiting.values() if work is not None)
         return None
 
-    def take(self, most: int, alike: Alike) -> list[Handed]:
+    def take(self, most: int, alike: Alike) -> list[PeerItem]:
         """Remove up to `most` waiters with portable work, for a peer, and charge their lanes.
 
         All are of one job: the first in fair order with portable work. They count as tickets of
@@ -257,26 +384,27 @@ class FairOrder:
                 lane.level += len(found) * guess_seconds / lane.weight
                 lane.out += len(found)
             self._line_up(place)
-            return [Handed(work, waiter, place, guess_seconds) for waiter, work in found]
+            return [PeerItem(work, waiter, place, guess_seconds) for waiter, work in found]
         return []
 
-    def give_up(self, handed: Handed) -> None:
-        """End the ticket of a waiter that `take` returned, and that needs no turn any more."""
-        for lane in handed.place:
+    def give_up(self, item: PeerItem) -> None:
+        """End the ticket of a waiter of `take` without further need of a turn."""
+        for lane in item.place:
             lane.out -= 1
-        self._line_up(handed.place)
+        self._line_up(item.place)
 
-    def put_back(self, handed: Handed, portable: bool) -> None:
+    def put_back(self, item: PeerItem, portable: bool) -> None:
         """Put a waiter of `take` back, as the first of its lane. `portable`: for peers too."""
-        job = handed.place[-1]
-        job.add(handed.waiter, handed.work if portable else None)
+        job = item.place[-1]
+        job.waiting[item.waiter] = item.work if portable else None
+        job.portable += portable
         self.portable += portable
-        job.waiting.move_to_end(handed.waiter, last=False)
         self.count += 1
-        for lane in handed.place:
-            lane.level -= handed.guess_seconds / lane.weight
+        job.waiting.move_to_end(item.waiter, last=False)
+        for lane in item.place:
+            lane.level -= item.guess_seconds / lane.weight
             lane.out -= 1
-        self._line_up(handed.place)
+        self._line_up(item.place)
 
     def _portable_lanes(self) -> list[Place]:
         """Return the ready job lanes with portable work, in fair order."""
@@ -294,8 +422,10 @@ class FairOrder:
         return found
 
     def _remove(self, job: Lane, waiter: Waiter) -> None:
+        is_portable = job.waiting.pop(waiter) is not None
+        job.portable -= is_portable
+        self.portable -= is_portable
         self.count -= 1
-        self.portable -= job.remove(waiter) is not None
 
     def _line_up(self, place: Place) -> None:
         """Update the heap entries of the lanes: enter ready lanes, remove the rest."""
@@ -312,3 +442,88 @@ class FairOrder:
             parent.entries += 1
             lane.entry = parent.entries
             heapq.heappush(parent.heap, (lane.level, lane.entry, lane))
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Result of a peer's work in place of a ticket. `since`: when the work was taken."""
+
+    result: Any
+    since: float
+
+
+class Handover:
+    """Exchange of waiting items with peers, in fair order.
+
+    A peer gets work only by `take`, and each item at most once: an item that is taken back waits as
+    the first of its job, for a slot of this replica. With a peer, an item keeps its deadline, may be
+    cancelled, and counts for the slots of its tenant. `away`: number of items in the hands of peers.
+
+    `on_portable`: called when portable work begins to wait; set by the consumer.
+    """
+
+    def __init__(
+        self, order: FairOrder, clock: Callable[[], float], changed: Callable[[], None]
+    ) -> None:
+        """`changed`: called after each possible change of the first item."""
+        self.away = 0
+        self.on_portable: Callable[[], None] | None = None
+        self._order = order
+        self._clock = clock
+        self._changed = changed
+        self._away: dict[PeerItem, tuple[float, Callable[[Any], None]]] = {}
+
+    @property
+    def portable(self) -> int:
+        """Number of waiting items with work for a peer."""
+        return self._order.portable
+
+    def first(self) -> Any:
+        """Return the portable work that `take` would return first, or None."""
+        return self._order.first_portable()
+
+    def take(self, most: int, alike: Alike, ended: Callable[[PeerItem], None]) -> list[PeerItem]:
+        """Take up to `most` items for a peer, all of one job; none if nothing portable waits.
+
+        `ended` is called for each item with a result, and for each cancelled or late item.
+        """
+        taken = self._order.take(most, alike)
+        for item in taken:
+            end = partial(self._end, item, ended)
+            self._away[item] = (self._clock(), end)
+            item.waiter.add_done_callback(end)
+        self.away += len(taken)
+        return taken
+
+    def finish(self, item: PeerItem, result: Any) -> bool:
+        """Give an item its result; return False if the item is no longer away.
+
+        A Failure is raised where the item waits.
+        """
+        if item not in self._away or item.waiter.done():
+            return False
+        since, _ = self._away[item]
+        failed = isinstance(result, Exception)
+        item.waiter.set_result(result if failed else Elsewhere(result, since))
+        return True
+
+    def take_back(self, item: PeerItem, tried: bool = True) -> bool:
+        """Put an item back into the queue; return False if the item is no longer away.
+
+        `tried`: a peer may have begun the item, so no other peer gets it.
+        """
+        if item not in self._away or item.waiter.done():
+            return False
+        _, end = self._away.pop(item)
+        item.waiter.remove_done_callback(end)
+        self.away -= 1
+        self._order.put_back(item, portable=not tried)
+        self._changed()
+        return True
+
+    def _end(self, item: PeerItem, ended: Callable[[PeerItem], None], _: object) -> None:
+        del self._away[item]
+        self.away -= 1
+        self._order.give_up(item)
+        self._changed()
+        ended(item)

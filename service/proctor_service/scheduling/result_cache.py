@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 
 from proctor_client.wire import CacheResult
 from proctor_service.errors import Cancelled, DeadlinePassed, Failure
-from proctor_service.scheduling.deadlines import Deadlines, set_results
+from proctor_service.scheduling.queue import Deadlines, set_results
 
 T = TypeVar("T")
 
@@ -34,17 +34,17 @@ class Cache(Generic[T]):
         self._max_bytes = max_bytes
         self._size_bytes = size_bytes
         self._deadlines = deadlines
-        self._kept: OrderedDict[bytes, tuple[T, int]] = OrderedDict()
-        self._kept_bytes = 0
+        self._stored: OrderedDict[bytes, tuple[T, int]] = OrderedDict()
+        self._stored_bytes = 0
         self._flights: dict[bytes, Followers] = {}  # work in progress
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._stored)
 
     @property
     def size(self) -> int:
         """Approximate size of the stored results in bytes."""
-        return self._kept_bytes
+        return self._stored_bytes
 
     async def once(
         self, key: bytes | None, deadline: float, work: Callable[[], Awaitable[T]]
@@ -58,9 +58,9 @@ class Cache(Generic[T]):
         if key is None or self._max_entries == 0:
             return await work(), "miss"
         while True:
-            if (kept := self._kept.get(key)) is not None:
-                self._kept.move_to_end(key)
-                return kept[0], "hit"
+            if (stored := self._stored.get(key)) is not None:
+                self._stored.move_to_end(key)
+                return stored[0], "hit"
             followers = self._flights.get(key)
             if followers is None:
                 return await self._lead(key, work), "miss"
@@ -101,8 +101,8 @@ class Cache(Generic[T]):
         size = self._size_bytes(value)
         if size > self._max_bytes:
             return
-        self._kept[key] = (value, size)
-        self._kept_bytes += size
-        while len(self._kept) > self._max_entries or self._kept_bytes > self._max_bytes:
-            _, (_, gone) = self._kept.popitem(last=False)
-            self._kept_bytes -= gone
+        self._stored[key] = (value, size)
+        self._stored_bytes += size
+        while len(self._stored) > self._max_entries or self._stored_bytes > self._max_bytes:
+            _, (_, gone) = self._stored.popitem(last=False)
+            self._stored_bytes -= gone

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from proctor_service.features.compat.form import limits
 from proctor_service.features.compat.program_runner import Program, Ran
-from proctor_service.rewards.items import Machine
+from proctor_service.rewards.machine import Machine
 
 OUTPUT_KB = 8192  # larger than the program's reports
 MOST_CELLS = 1000

@@ -34,15 +34,21 @@ from proctor_service.errors import (
 from proctor_service.evaluate import Evaluate
 from proctor_service.features.compat.program_runner import Asker, Program, Ran, Runner
 from proctor_service.http.body import name_any_request, parse_body, read_body
-from proctor_service.http.job_store import JobStore
-from proctor_service.http.jobs import CLIENT_GONE, Job, Value, job_of, value_of
 from proctor_service.http.json import encode
-from proctor_service.http.responses import while_connected
+from proctor_service.http.responses import (
+    CLIENT_GONE,
+    RequestTask,
+    Value,
+    task_of,
+    value_of,
+    while_connected,
+)
+from proctor_service.http.task_store import TaskStore
 from proctor_service.judge.submission import Judgement
 from proctor_service.outcomes import Item
-from proctor_service.rewards.items import Machine, Translation
-from proctor_service.scheduling.deadlines import AT_ONCE
-from proctor_service.scheduling.queue import FairQueue, stopping
+from proctor_service.rewards.machine import Machine
+from proctor_service.rewards.routes import Translation
+from proctor_service.scheduling.queue import AT_ONCE, FairQueue, stopping
 from proctor_service.settings.environments import DEFAULT
 from proctor_service.settings.languages import language_named
 
@@ -109,13 +115,13 @@ class CompatHandler:
         evaluate: Evaluate,
         runner: Runner,
         queue: FairQueue,
-        running: set[Job[Any]],
+        running: set[RequestTask[Any]],
     ) -> None:
         self.machine = machine
         self._evaluate = evaluate
         self._runner = runner
         self._queue = queue
-        self._pending: JobStore[Value[Any]] = JobStore(
+        self._pending: TaskStore[Value[Any]] = TaskStore(
             KEPT_SECONDS, machine.settings.idempotency_mb << 20
         )
         self.running = running
@@ -169,7 +175,7 @@ class CompatHandler:
         work = self._pending.pop(name)
         if work is None:
             call = _refused if self._queue.draining else partial(do, asked, context)
-            work = job_of(call, self.running, len(body), KEPT_SECONDS)
+            work = task_of(call, self.running, len(body), KEPT_SECONDS)
         del body
         try:
             with work.reading():
@@ -208,7 +214,7 @@ class CompatHandler:
         asker = context.asker
         asked = asked.model_copy(update={"job": asker.job, "environment": context.environment})
         translation = Translation(self.machine, asked, asker.tenant, asker.deadline)
-        entries = await translation.entries()
+        entries = await translation.items()
         return await all_of((self._judge_one(entry.item, context) for entry in entries), is_last)
 
     async def run(self, program: Program, context: RequestContext) -> Ran:

@@ -27,8 +27,7 @@ from proctor_service.sandbox.interface import (
     Limits,
     StatefulSandbox,
 )
-from proctor_service.scheduling.attempts import attempted
-from proctor_service.scheduling.queue import FairQueue
+from proctor_service.scheduling.queue import FairQueue, attempted
 from proctor_service.settings.languages import Language
 
 Tell = Callable[[str, float], None]

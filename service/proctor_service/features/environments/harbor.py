@@ -29,7 +29,7 @@ from proctor_service.errors import (
 from proctor_service.guest.session.retained import LIBRARIES, TOOLS, is_open
 from proctor_service.judge.run import LIMITS, of_silence, room_for, text_of
 from proctor_service.judge.submission import GraderRules, Judgement, Place, Submission
-from proctor_service.rewards.checks import check_files
+from proctor_service.rewards.machine import check_files
 from proctor_service.sandbox.interface import Command, Ended, Sandboxes, StatefulSandbox, Usage
 
 TESTS = "/tests"

@@ -104,10 +104,12 @@ class Journal(Feature):
         )
         from proctor_service.features.journal.console.cookies import Cookies
         from proctor_service.features.journal.console.costs import Costs
+        from proctor_service.features.journal.console.policy import PAGES
         from proctor_service.features.journal.console.routes import ConsoleHandler, console_routes
         from proctor_service.settings import worker_environment
 
         settings, questions = core.settings, None
+        core.pages.append(PAGES)
         if self.recorder is not None:
             questions = Questions(self._address, QUERY_SECONDS, worker_environment())
             core.listening.append(lambda url: log.info("console: %s/console", url))

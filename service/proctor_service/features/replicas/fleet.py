@@ -20,8 +20,8 @@ from starlette.types import Message, Receive, Scope, Send
 
 from proctor_service.errors import SandboxLost
 from proctor_service.features.replicas.forwarding import Question, Replicas
-from proctor_service.http.body import part_of_body
-from proctor_service.http.fleet import FORWARDED, Fleet, SharedAnswers
+from proctor_service.http.body import FORWARDED, part_of_body
+from proctor_service.http.fleet import Fleet, SharedAnswers
 from proctor_service.http.json import encode
 from proctor_service.http.problems import within_stream
 from proctor_service.http.responses import NDJSON, json_response, while_connected
@@ -45,12 +45,8 @@ class PeerFleet(Fleet):
     """All replicas: this one, and its peers."""
 
     def __init__(self, replicas: Replicas, answers: SharedAnswers | None) -> None:
-        super().__init__(answers)
+        super().__init__(replicas.identity.id_prefix, answers)
         self._replicas = replicas
-
-    def new_id(self) -> str:
-        """Return an id for a new sandbox, which names this replica."""
-        return self._replicas.identity.new_id()
 
     def route_class(self) -> type[APIRoute]:
         """Return a route class that forwards requests if another replica holds the `sandbox_id`."""

@@ -20,7 +20,7 @@ import httpx
 from proctor_service.errors import Draining, SandboxLost
 from proctor_service.features.replicas.identity import Identity, address_in
 from proctor_service.features.replicas.peers import Peers
-from proctor_service.http.fleet import FORWARDED
+from proctor_service.http.body import FORWARDED
 
 log = logging.getLogger(__name__)
 

@@ -31,9 +31,10 @@ class Identity:
     url: str = ""
     life: str = field(default_factory=_new_life)
 
-    def new_id(self) -> str:
-        """Return an id for a new sandbox of this replica."""
-        return f"sb_{address_of(self.url)}{self.life}{secrets.token_hex(9)}"
+    @property
+    def id_prefix(self) -> str:
+        """Begin of the ids of this replica's sandboxes."""
+        return f"sb_{address_of(self.url)}{self.life}"
 
     def holds(self, sandbox_id: str) -> bool:
         """True if this replica answers for the id: an id of this run, or text in another format."""

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import httpx
 
-from proctor_service.scheduling.fair_share import Handed
+from proctor_service.scheduling.fair_share import PeerItem
 
 POLL_SECONDS = 0.25
 LATELY_SECONDS = 1.5
@@ -133,8 +133,8 @@ class Slice:
 
     sent: float
     task: asyncio.Task[None] | None = None
-    rest: dict[int, Handed] = field(default_factory=dict)
-    indices: dict[Handed, int] = field(default_factory=dict)
+    rest: dict[int, PeerItem] = field(default_factory=dict)
+    indices: dict[PeerItem, int] = field(default_factory=dict)
     outcome: str = "answered"
 
 

@@ -28,7 +28,7 @@ from proctor_service.features.replicas.slices import (
     Told,
     lines_of,
 )
-from proctor_service.scheduling.fair_share import Handed
+from proctor_service.scheduling.fair_share import PeerItem
 from proctor_service.scheduling.queue import FairQueue
 
 log = logging.getLogger(__name__)
@@ -65,11 +65,11 @@ class Spreader:
     def open(self) -> None:
         """Begin, in the running loop."""
         self._runner = asyncio.create_task(self._run())
-        self._queue.handover.tell = self._surplus_begins.set
+        self._queue.handover.on_portable = self._surplus_begins.set
 
     async def close(self) -> None:
         """End; what peers still have is given up."""
-        self._queue.handover.tell = None
+        self._queue.handover.on_portable = None
         tasks: list[asyncio.Task[Any] | None] = [
             each.task for peer in self._peers.values() for each in peer.slices
         ]
@@ -177,8 +177,8 @@ class Spreader:
             # A callback, since a task cancelled before its first step runs no code.
             sent.task.add_done_callback(partial(self._end, peer, sent))
 
-    def _take(self, sent: Slice, size: int) -> list[Handed]:
-        def ended(handed: Handed) -> None:
+    def _take(self, sent: Slice, size: int) -> list[PeerItem]:
+        def ended(handed: PeerItem) -> None:
             """Forget an item that was cancelled or is late; end a slice that nobody waits for."""
             if sent.rest.pop(sent.indices[handed], None) is None:
                 return
@@ -191,7 +191,7 @@ class Spreader:
 
     # ------------------------------------------------------------ a slice, and its peer
 
-    async def _deliver(self, peer: Peer, sent: Slice, taken: list[Handed]) -> None:
+    async def _deliver(self, peer: Peer, sent: Slice, taken: list[PeerItem]) -> None:
         """Send a slice, and settle its items with the lines of the answer."""
         works = [handed.work for handed in taken]
         packed = await self._slices.pack(works)
@@ -247,7 +247,7 @@ class Spreader:
         sent.rest.clear()
         self._told.slice_ended(sent.outcome)
 
-    def _return(self, handed: Handed) -> None:
+    def _return(self, handed: PeerItem) -> None:
         if self._queue.handover.take_back(handed):
             self._told.slice_items("returned")
 

@@ -20,9 +20,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from proctor_client.wire import (
-    Agent,
-    Grader,
-    HarborGrader,
     Policy,
     RolloutRequest,
     RolloutResponse,
@@ -36,20 +33,27 @@ from proctor_service.features.rollouts.custom_tools import check_tools
 from proctor_service.features.rollouts.policy import Connect
 from proctor_service.features.rollouts.prompts import system_prompt
 from proctor_service.http.body import parse_body, read_body
-from proctor_service.http.jobs import Job, Work
 from proctor_service.http.json import encode, joined, member, without_surrogates
-from proctor_service.http.responses import NDJSON, AnswerFormat, Line, job_response
+from proctor_service.http.responses import (
+    NDJSON,
+    AnswerFormat,
+    Line,
+    RequestTask,
+    Work,
+    task_response,
+)
 from proctor_service.judge.extract import Around
 from proctor_service.judge.submission import test_count
 from proctor_service.outcomes import JsonObject, Trajectory, TrajectoryPlan, TrajectoryTask
-from proctor_service.rewards.checks import (
+from proctor_service.rewards.examples import rollout_docs
+from proctor_service.rewards.machine import (
+    Machine,
     check_files,
     check_files_of,
     check_tags,
     refuse_compiler,
 )
-from proctor_service.rewards.examples import rollout_docs
-from proctor_service.rewards.items import Machine, error_body
+from proctor_service.rewards.routes import error_body
 from proctor_service.sandbox.interface import Limits
 from proctor_service.scheduling.pacer import Pacer
 from proctor_service.scheduling.queue import FairQueue, stopping
@@ -218,12 +222,14 @@ class RolloutHandler:
     `running`: unfinished requests.
     """
 
-    def __init__(self, machine: Machine, context: RolloutContext, running: set[Job[Any]]) -> None:
+    def __init__(
+        self, machine: Machine, context: RolloutContext, running: set[RequestTask[Any]]
+    ) -> None:
         self.running = running
         self._machine = machine
         self._context = context
 
-    async def handle(self, tenant: str, body: bytes | bytearray, keep: bool) -> Job[Line]:
+    async def handle(self, tenant: str, body: bytes | bytearray, keep: bool) -> RequestTask[Line]:
         """Start the rollout of a request. `keep`: keep the text of each line that a reader took.
 
         Raises Refusal: InvalidRequest, BatchTooLarge, Busy or Draining.
@@ -241,14 +247,13 @@ class RolloutHandler:
             parts += planning.parts(number, task)
             await pacer.pause()
         whose = (tenant, request.job)
-        turns.check_size(len(parts))
-        turns.check_deadline(whose, request.priority, deadline)
-        return Job(
+        places = turns.reserve(len(parts), whose, start_by=(request.priority, deadline))
+        return RequestTask(
             parts,
             self._connected(request.policy),
             _line,
             self.running,
-            places=turns.reserve(len(parts), whose),
+            places=places,
             once_taken=None if keep else lambda line: replace(line, json=b""),
         )
 
@@ -316,17 +321,6 @@ def rollout_routes(handler: RolloutHandler, max_body_mb: int) -> APIRouter:
         tenant: str = request.state.tenant
         job = await handler.handle(tenant, body, keep=not by_line)
         form = AnswerFormat("trajectories", ("passed",), by_line, at_once=1, headers_first=True)
-        return job_response(job, form)
+        return task_response(job, form)
 
     return routes
-
-
-def _check_agent(agent: Agent, grader: Grader, where: str) -> None:
-    """Check that an agent leaves files for a verifier to judge. Raises InvalidRequest."""
-    if isinstance(grader, HarborGrader) and not (
-        isinstance(agent, ToolsAgent) and "submit_solution" not in agent.tools
-    ):
-        raise InvalidRequest(
-            f"{where}: harbor judges what an agent leaves in its sandbox: the agent must be of the "
-            "kind tools, without submit_solution"
-        )

@@ -26,7 +26,7 @@ from proctor_service.errors import (
 from proctor_service.features.rollouts.tools import OpenWorkplace, Workplace
 from proctor_service.outcomes import TrajectoryPlan
 from proctor_service.sandbox.interface import Command, Ended
-from proctor_service.sandboxes import Order, Registry, Session
+from proctor_service.sandboxes.registry import Order, Registry, Session
 
 T = TypeVar("T")
 
@@ -75,7 +75,8 @@ class _Workplace:
         return self._kept.id
 
     async def exec(self, command: Command) -> Ended:
-        return await self._do(partial(self._registry.exec, *self._where, command))
+        end = await self._do(partial(self._registry.execute, *self._where, command))
+        return end.ended
 
     async def read_file(self, path: str, max_bytes: int | None = None) -> bytes:
         return await self._do(partial(self._registry.read_file, *self._where, path, max_bytes))

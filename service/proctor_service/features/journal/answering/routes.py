@@ -24,8 +24,7 @@ from proctor_service.errors import (
 )
 from proctor_service.features.journal.answering.questions import Answer, Questions
 from proctor_service.http.body import read_body
-from proctor_service.http.jobs import Job
-from proctor_service.http.responses import Line, response_of, while_connected
+from proctor_service.http.responses import Line, RequestTask, response_of, while_connected
 from proctor_service.rewards.examples import ProblemText, answers
 from proctor_service.rewards.routes import RewardHandler
 
@@ -122,7 +121,7 @@ class JournalHandler:
         return await self._questions.ask(question, *values)
 
 
-async def line_of(batch: Job[Line]) -> Line:
+async def line_of(batch: RequestTask[Line]) -> Line:
     """Return the result of a batch of one. The batch ends with its only reader."""
     with batch.reading():
         await batch.wait()

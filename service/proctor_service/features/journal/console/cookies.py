@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 
 from proctor_service.features.journal.console.policy import PATH
-from proctor_service.http.tokens import ONLY_TENANT, Tokens
+from proctor_service.http.middleware import ONLY_TENANT, Tokens
 
 COOKIE = "proctor_console"
 LOGGED_IN_SECONDS = 12 * 3600

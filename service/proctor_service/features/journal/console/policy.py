@@ -1,8 +1,8 @@
-"""Paths of the pages, and the headers that every answer under them has."""
+"""Pages for browsers: their paths, and the headers that every answer under them has."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from proctor_service.http.middleware import Pages
 
 PATH = "/console"
 HEADERS = {
@@ -16,16 +16,4 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
-
-
-def is_page(path: str) -> bool:
-    """Return whether a path is a page for browsers, which log in by themselves."""
-    return path == PATH or path.startswith(PATH + "/")
-
-
-def with_policy(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Return the headers of an answer, with those of `HEADERS` that it does not set itself."""
-    given = list(headers)
-    names = {name.lower() for name, _ in given}
-    more = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-    return [*given, *(each for each in more if each[0] not in names)]
+PAGES = Pages(PATH, HEADERS)
