@@ -30,6 +30,8 @@ from proctor_service.features.journal.answering.routes import JournalHandler, jo
 from proctor_service.features.journal.console.cookies import Cookies
 from proctor_service.features.journal.console.costs import Costs
 from proctor_service.features.journal.console.routes import ConsoleHandler, console_routes
+from proctor_service.features.languages.jvm_names import named
+from proctor_service.features.languages.texts import texts_of
 from proctor_service.features.replicas import Identity, Peers, Replicas, Spreader, base_url
 from proctor_service.features.replicas.fleet import Fleet
 from proctor_service.features.replicas.judge_processes.pool import Pool
@@ -120,7 +122,7 @@ def build_app(
     graders = all_graders(settings.languages)
     backend, judge = backend or _backend(settings, environments), judge or OwnJudge(graders)
     servers = settings.mcp_servers_by_name()
-    machine = Machine(settings, backend, environments, servers, graders)
+    machine = Machine(settings, backend, graders, texts_of, environments, servers)
     probe = judging_probe(judge, backend, machine.limits(None, "limits")) if probed else None
     parts = _parts(machine, judge, Readiness(probe), metrics)
     parts.held = held
@@ -267,7 +269,7 @@ def _parts(machine: Machine, judge: Judge, readiness: Readiness, metrics: Metric
     )
     play = player.play if journal is None else journal.recorded_play(player.play)
     rollouts = RolloutHandler(machine, _rollout_context(settings, play, turns, metrics, tracing))
-    runner = Runner(backend, queue, settings.languages, metrics.executed)
+    runner = Runner(backend, queue, settings.languages, named, metrics.executed)
     compat = CompatHandler(machine, evaluate, runner, queue)
     records = JournalHandler(questions, handler, version())
     # An evaluation may hold several sandboxes; it leaves its core when all of them do.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,7 +34,7 @@ from proctor_service.evaluate import Item, NoCode, Origin, Outcome
 from proctor_service.features.environments.built import NO_ENVIRONMENTS, Environments
 from proctor_service.http.json_encoding import encode
 from proctor_service.http.responses import Line
-from proctor_service.judge.extract import Around, read_program
+from proctor_service.judge.extract import Around, Texts, read_program
 from proctor_service.judge.submission import (
     Graders,
     Judgement,
@@ -81,13 +81,17 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The server's settings and backend: the same for every request."""
+    """The server's settings, backend and registries: the same for every request.
+
+    `texts`: the rules of texts in a language, by its name.
+    """
 
     settings: Settings
     backend: Backend
+    graders: Graders
+    texts: Callable[[str], Texts]
     environments: Environments = field(default_factory=lambda: NO_ENVIRONMENTS)
     mcp_servers: Mapping[str, McpServer] = field(default_factory=lambda: NO_SERVERS)
-    graders: Graders = field(default_factory=dict)
 
     def check_place(
         self, grader: Grader, environment: str, where: str, *, keeps_files: bool = True
@@ -266,7 +270,7 @@ class Translation:
         text = completion_text(asked, where)
         rule = asked.extract or request.extract
         around = Around.of(grader, asked, request)
-        source = await read_program(text, rule, language, around)
+        source = await read_program(text, rule, self.machine.texts(language), around)
         self._added += 0 if source is None else max(0, len(source) - len(text))
         if self._added > MAX_ADDED_CHARACTERS:
             raise BatchTooLarge(

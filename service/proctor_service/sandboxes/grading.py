@@ -13,7 +13,7 @@ from proctor_client.wire import GradeRequest, HarborGrader
 from proctor_service.errors import FileMissing, FileRefused, SandboxEnded
 from proctor_service.evaluate import Item, NoCode, Origin
 from proctor_service.http.responses import Line
-from proctor_service.judge.extract import Around, assembled
+from proctor_service.judge.extract import PYTHON_TEXTS, Around, assembled
 from proctor_service.judge.submission import (
     SOLUTION,
     Submission,
@@ -28,7 +28,6 @@ from proctor_service.rewards.routes import RewardHandler
 from proctor_service.sandbox.interface import Limits
 from proctor_service.sandboxes import Registry, Session
 from proctor_service.scheduling.queue import FairQueue
-from proctor_service.settings.languages import PYTHON
 
 GRADING_SECONDS = 600.0
 """Deadline of a waiting grading; after that the result has the error `deadline`, as in /reward."""
@@ -103,7 +102,7 @@ class Gradings:
             return _nothing_to_judge(asked, session, refusal.message)
         source = source_of(solution, asked.grader)
         return Submission(
-            assembled(source, PYTHON, Around.of(asked.grader, asked)),
+            assembled(source, PYTHON_TEXTS, Around.of(asked.grader, asked)),
             asked.grader,
             limits,
             asked.scoring,

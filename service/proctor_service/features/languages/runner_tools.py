@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 
 from proctor_client.wire import Runner
 from proctor_service.errors import InvalidTask
+from proctor_service.features.languages.jvm_names import java_names
 from proctor_service.features.languages.separate_tests import launcher_text
-from proctor_service.judge.jvm_names import java_names
 from proctor_service.settings.languages import JAVA, JAVAC, NODE, Language
 
 _GO = (

@@ -17,9 +17,8 @@ from importlib.resources import files
 from types import MappingProxyType
 
 from proctor_service.errors import StartError
-from proctor_service.judge.graders.programs import Parts
-from proctor_service.judge.jvm_names import DEFAULT_NAME, java_names, scala_main
-from proctor_service.judge.other_languages import (
+from proctor_service.features.languages.jvm_names import DEFAULT_NAME, java_names, scala_main
+from proctor_service.features.languages.texts import (
     GO_IMPORT,
     GO_PACKAGE,
     REQUIRE,
@@ -29,6 +28,7 @@ from proctor_service.judge.other_languages import (
     joined,
     without_repeated,
 )
+from proctor_service.judge.graders.programs import Parts
 from proctor_service.settings.languages import Language
 
 NAME = "PROCTOR_NAME"

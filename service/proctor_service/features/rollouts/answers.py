@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from proctor_service.evaluate import NoCode
 from proctor_service.features.rollouts.trajectory import Plan
-from proctor_service.judge.extract import assembled, read_program
+from proctor_service.judge.extract import PYTHON_TEXTS, assembled, read_program
 from proctor_service.judge.submission import (
     SOLUTION,
     Submission,
@@ -12,7 +12,6 @@ from proctor_service.judge.submission import (
     needs_solution,
     source_of,
 )
-from proctor_service.settings.languages import PYTHON
 
 
 def of_code(plan: Plan, code: str | None) -> Submission | NoCode:
@@ -37,7 +36,7 @@ def of_code(plan: Plan, code: str | None) -> Submission | NoCode:
 
 async def of_reply(plan: Plan, text: str) -> Submission | NoCode:
     """Return the submission of a reply: the program of the code in it."""
-    return of_code(plan, await read_program(text, plan.extract, PYTHON, plan.task.around))
+    return of_code(plan, await read_program(text, plan.extract, PYTHON_TEXTS, plan.task.around))
 
 
 def of_files(plan: Plan) -> Submission | NoCode:
@@ -45,7 +44,7 @@ def of_files(plan: Plan) -> Submission | NoCode:
     if plan.task.grader.judges == "sandbox":
         return of_code(plan, "")  # its verifier decides about an untouched image, too
     solution = plan.task.files.get(SOLUTION)
-    return of_code(plan, solution and assembled(solution, PYTHON, plan.task.around))
+    return of_code(plan, solution and assembled(solution, PYTHON_TEXTS, plan.task.around))
 
 
 async def of_submission(plan: Plan, code: str) -> Submission | NoCode:
@@ -57,7 +56,9 @@ async def of_submission(plan: Plan, code: str) -> Submission | NoCode:
     if not code.strip():
         return of_code(plan, None)
     around = plan.task.around
-    program = await read_program(code, "auto", PYTHON, around) or assembled(code, PYTHON, around)
+    program = await read_program(code, "auto", PYTHON_TEXTS, around) or assembled(
+        code, PYTHON_TEXTS, around
+    )
     return of_code(plan, program)
 
 
@@ -71,7 +72,7 @@ def of_state(plan: Plan, solution: bytes | None, archive: bytes) -> Submission |
         return of_code(plan, None)
     # The archive already contains the task's files, in their final state.
     return Submission(
-        assembled(source_of(solution or b"", grader), PYTHON, plan.task.around),
+        assembled(source_of(solution or b"", grader), PYTHON_TEXTS, plan.task.around),
         grader,
         plan.limits,
         plan.scoring,

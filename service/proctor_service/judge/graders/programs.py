@@ -29,8 +29,7 @@ from proctor_service.guest.command import NO_OUTPUT
 from proctor_service.judge.control.expectations import Tests
 from proctor_service.judge.control.graders import of_exec, of_pytest
 from proctor_service.judge.graders.in_process import judge_pytest
-from proctor_service.judge.jvm_names import named
-from proctor_service.judge.other_languages import joined
+from proctor_service.judge.python_source import joined
 from proctor_service.judge.rest import Wasted, left
 from proctor_service.judge.run import (
     LIMITS,
@@ -47,7 +46,7 @@ from proctor_service.judge.run import (
 from proctor_service.judge.submission import Control, GraderRules, Judgement, Submission
 from proctor_service.judge.text import Closeness, Comparison
 from proctor_service.sandbox.interface import Sandboxes, Usage
-from proctor_service.settings.languages import PYTHON, Language
+from proctor_service.settings.languages import PYTHON
 
 NOT_STARTED = b'["not started"]'  # a started program cannot report this
 _NO_CASE = StdioCase(stdout="")
@@ -100,7 +99,7 @@ class Program:
         if case.output_file is not None:
             given["output_file"] = case.output_file
         if self.argv is None and self.parts is not None:
-            source = joined("python", self.parts.setup, self.parts.completion)
+            source = joined(self.parts.setup, self.parts.completion)
             submission = replace(self.submission, source=source)
             return python_message(submission, "tested", tests=self.parts.tests, end=end)
         if self.argv is None:
@@ -137,9 +136,8 @@ class Program:
 class Languages(Protocol):
     """Languages other than Python: programs in them, and the runners of their tests."""
 
-    @property
-    def rows(self) -> Mapping[str, Language]:
-        """The table of languages, by name."""
+    def file_of(self, submission: Submission) -> tuple[str, str]:
+        """Return name and text of the file that has a submission's source; in Python, too."""
 
     async def prepared(
         self, submission: Submission, backend: Sandboxes, parts: Parts | None
@@ -307,10 +305,7 @@ async def judge_command(
         return await judge_pytest(submission, by_pytest, backend)
     if grader.runner is not None:
         return await languages.judge_runner(submission, grader, backend)
-    language = languages.rows.get(submission.language)
-    name, source = "solution.py", submission.source
-    if language is not None:
-        name, source = named(language, source).source, language.whole(source)
+    name, source = languages.file_of(submission)
     files = {**with_files(submission, name, source), **grader.files}
     job = message("command", argv=grader.argv, files=files)
     limits, state = submission.limits, submission.state

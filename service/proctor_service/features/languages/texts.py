@@ -13,9 +13,21 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import islice
 from types import MappingProxyType
+
+from proctor_service.judge.extract import (
+    PYTHON_TEXTS,
+    Around,
+    Texts,
+    first_end,
+    fitted,
+    without_last_lines,
+)
+from proctor_service.judge.python_source import Join, appended, join_by, tidy
+from proctor_service.settings.languages import LANGUAGES, PYTHON
 
 # ---------------------------------------------------------------- recognition
 
@@ -64,8 +76,8 @@ _RUNS_A_SCRIPT = re.compile(r"[^\n]*(?:\bchmod\b|\./[\w./-]+|\b(?:ba)?sh[ \t]+[\
 
 
 def is_program(text: str) -> bool:
-    """Tell whether the first line of a text is one that only code has."""
-    return _ONLY_CODE.match(text) is not None
+    """Tell whether the first line of a text is one that only code has, and no fence closes the text."""
+    return _ONLY_CODE.match(text) is not None and first_end(text) is None
 
 
 def begins_as_code(text: str) -> bool:
@@ -122,12 +134,6 @@ REQUIRE = re.compile(
 )
 """Matches `const fs = require("fs");` and `const { sep, join: j } = require("path")`."""
 
-# `from __future__ import annotations`, and before a semicolon.
-_FUTURE = re.compile(
-    r"^(from[ \t]+__future__[ \t]+import[ \t]*(?:\([^()]*\)|[^\n;#]*))(?:[ \t]*;[ \t]*)?",
-    re.MULTILINE,
-)
-_SHEBANG = re.compile(r"#![^\[\n][^\n]*(?:\n|\Z)")  # `#!/bin/bash`; not Rust's `#![allow(unused)]`
 _JAVA_PUBLIC = re.compile(
     r"^public[ \t]+(?=(?:(?:abstract|final|sealed)[ \t]+)*(?:class|interface|enum|record)\b)",
     re.MULTILINE,
@@ -144,17 +150,10 @@ _DECLARES = re.compile(
 _PHP_OPEN = re.compile(r"\s*<\?(?:php\b|(?![=\w]))", re.IGNORECASE)  # `<?php`
 _PHP_CLOSED = re.compile(r"\?>\s*\Z")  # `?>` as the end
 
-Join = Callable[[str, str], str]
-
 
 def joined(language: str, before: str, code: str) -> str:
-    """Return one source with what `before` and `code` say, in this order."""
-    if not before.strip():
-        return code
-    if not code.strip():
-        return before
-    code = _SHEBANG.sub("", code, count=1) if code.startswith("#!") else code
-    return _JOIN.get(language, _appended)(before, code)
+    """Return one source with the contents of `before` and `code`, in this order."""
+    return join_by(_JOIN.get(language, appended), before, code)
 
 
 def without_repeated(text: str, other: str, line: re.Pattern[str]) -> str:
@@ -204,17 +203,6 @@ def _declared(code: str) -> set[str]:
 
 
 # ---------------------------------------------------------------- each language
-
-
-def _appended(before: str, code: str) -> str:
-    return f"{before.rstrip()}\n{code}"
-
-
-def _python(before: str, code: str) -> str:
-    futures = dict.fromkeys(
-        each.strip() for text in (code, before) for each in _FUTURE.findall(text)
-    )
-    return "\n".join([*futures, _FUTURE.sub("", before).strip("\n"), _FUTURE.sub("", code)])
 
 
 def _hoisted(*lines: str) -> Join:
@@ -280,7 +268,7 @@ def _rust(before: str, code: str) -> str:
 
 
 def _javascript(before: str, code: str) -> str:
-    return _appended(*_javascript_parts(before, code))
+    return appended(*_javascript_parts(before, code))
 
 
 _PHP = _hoisted(
@@ -294,7 +282,7 @@ def _php(before: str, code: str) -> str:
     """Join the sources in one block of PHP. A text before `<?php` is output, and stays in its place."""
     opened = _PHP_OPEN.match(code)
     if opened is None and "<?" in code:
-        return _appended(before if _PHP_CLOSED.search(before) else f"{before}\n?>", code)
+        return appended(before if _PHP_CLOSED.search(before) else f"{before}\n?>", code)
     before = _PHP_CLOSED.sub("", before)
     begins = _PHP_OPEN.match(before)
     code = code[opened.end() :] if opened else code
@@ -303,7 +291,6 @@ def _php(before: str, code: str) -> str:
 
 _JOIN: Mapping[str, Join] = MappingProxyType(
     {
-        "python": _python,
         "java": _java,
         "junit": _java,
         "kotlin": _hoisted(
@@ -352,6 +339,29 @@ _NO_CODE = re.compile(
 _BRACE = re.compile(r"[{}]|\n[ \t]*")
 
 
+def texts_of(language: str) -> Texts:
+    """Return the rules of texts in a language."""
+    if language == PYTHON:
+        return PYTHON_TEXTS
+    row = LANGUAGES.get(language)
+    return Texts(
+        names=frozenset((language, *(() if row is None else row.aliases))),
+        is_program=is_program,
+        begins_as_code=begins_as_code,
+        defined_names=defined_names,
+        is_example=is_example,
+        join=_JOIN.get(language, appended),
+        completed=partial(_completed, language),
+    )
+
+
+def _completed(language: str, code: str, around: Around) -> str:
+    """Return a completion as a part of the prompt's program."""
+    prompt, suffix = around.prompt_code, around.suffix_code
+    whole = with_definition(language, prompt, tidy(code), around.entry_point)
+    return whole or continued(language, prompt, fitted(code, around), suffix)
+
+
 def with_definition(language: str, prompt: str, code: str, name: str | None) -> str | None:
     """Return the program of a completion that defines the prompt's function; None if it does not."""
     function = re.split(r"\W+", name or "")[-1] or _last_name(language, prompt)
@@ -373,14 +383,6 @@ def with_definition(language: str, prompt: str, code: str, name: str | None) -> 
     if len(program) > MAX_CLOSED_CHARACTERS:
         return program
     return program + "\n}" * min(len(_open_blocks(language, program)), len(blocks)) + "\n"
-
-
-def without_last_lines(text: str, beginnings: tuple[str, ...]) -> str:
-    """Return a text without its last lines that begin so, behind blanks: decorators, comments."""
-    lines = text.splitlines(keepends=True)
-    while lines and lines[-1].lstrip().startswith(beginnings):
-        lines.pop()
-    return "".join(lines)
 
 
 def continued(language: str, prompt: str, body: str, suffix: str) -> str:
