@@ -63,10 +63,10 @@ class Around:
     entry_point: str | None = None
 
     @classmethod
-    def of(cls, grader: Grader, *given: Code) -> Around:
+    def of(cls, grader: Grader, *models: Code) -> Around:
         """Return what the first of these models that has a field says of it."""
         prelude, prompt_code, suffix_code = (
-            next((value for each in given if (value := getattr(each, name)) is not None), "")
+            next((value for each in models if (value := getattr(each, name)) is not None), "")
             for name in ("prelude", "prompt_code", "suffix_code")
         )
         return cls(prelude, prompt_code, suffix_code, getattr(grader, "entry_point", None))
@@ -101,7 +101,7 @@ class Texts:
 class IsExample(Protocol):
     """Tells whether a block of a completion shows a use of others."""
 
-    def __call__(self, block: str, known: frozenset[str], *, is_named: bool) -> bool: ...
+    def __call__(self, block: str, defined: frozenset[str], *, is_named: bool) -> bool: ...
 
 
 async def read_program(
@@ -379,8 +379,8 @@ def _without_thoughts(text: str) -> str:
         if begin == "<think>" or tag.lastindex or _begins_line(text, tag.start()):
             ends.append(tag.start() if tag[2] else tag.end())
     parts = ((text[:end], text[end:]) for end in reversed(ends))
-    kept = (rest for head, rest in parts if not (is_unpaired(head) and is_unpaired(rest)))
-    return next(kept, text)  # of the others, the tag is in a block
+    answers = (rest for head, rest in parts if not (is_unpaired(head) and is_unpaired(rest)))
+    return next(answers, text)  # of the others, the tag is in a block
 
 
 def _last_tagged(text: str, tags: Sequence[str]) -> str | None:
@@ -411,12 +411,12 @@ def _block(text: str, texts: Texts, which: str) -> str | None:
         first.setdefault(bool(name), code)
     if which != "last":
         return first.get(True) or first.get(False) if which == "first" else None
-    usable, known = dict[bool, str](), frozenset[str]()
+    usable, defined = dict[bool, str](), frozenset[str]()
     for _, is_named, code in sorted((*last[True], *last[False])):
         block = tidy(code) if len(code) <= _LONGEST_EXAMPLE else ""
-        if not block or not texts.is_example(block, known, is_named=is_named):
+        if not block or not texts.is_example(block, defined, is_named=is_named):
             usable[is_named] = code
-        known |= texts.defined_names(block)
+        defined |= texts.defined_names(block)
     ends = (each[-1][2] for each in last.values() if each)
     return usable.get(True) or usable.get(False) or next(ends, None)
 
@@ -426,7 +426,7 @@ def _block(text: str, texts: Texts, which: str) -> str | None:
 
 _MARK = re.compile(r"([`~])\1{2,}+")  # "```", "~~~~"
 _LANGUAGE = re.compile(r"[\s{.]*((?:\w[\w+#-]*)?)")  # " python", "{.python}", "c++17"
-_INFO_OF_LATE_FENCE = re.compile(r"[\w+#.-]*\s*")
+_INFO_OF_LATE_FENCE = re.compile(r"[\w+#.-]*\s*")  # "c++ "; not "python: see"
 
 
 class Fence(NamedTuple):

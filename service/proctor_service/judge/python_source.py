@@ -103,8 +103,8 @@ def defined_names(block: str) -> frozenset[str]:
         return frozenset()
 
 
-def is_example(block: str, known: frozenset[str], *, is_named: bool) -> bool:
-    """Tell whether a block is an output, or needs one of the names `known`, which other blocks define.
+def is_example(block: str, defined: frozenset[str], *, is_named: bool) -> bool:
+    """Tell whether a block is an output, or needs one of the names `defined`, which other blocks define.
 
     The class of a solution may use what another block gives, such as the nodes of a list.
     """
@@ -123,7 +123,7 @@ def is_example(block: str, known: frozenset[str], *, is_named: bool) -> bool:
             loaded.add(node.id)
         elif not isinstance(node, ast.alias):
             bound.update(getattr(node, name, None) or "" for name in ("id", "arg", "name"))
-    return "Solution" not in bound - known and not known.isdisjoint(loaded - bound)
+    return "Solution" not in bound - defined and not defined.isdisjoint(loaded - bound)
 
 
 # `from __future__ import annotations`, and before a semicolon.

@@ -47,10 +47,10 @@ def callee_of(node: Node) -> tuple[str, list[Sequence[Node]]]:
         return "", []
     owner = function.child_by_field_name("object")
     if owner is not None and owner.type == "call_expression":
-        outer, given = callee_of(owner)
+        outer, checked = callee_of(owner)
         last = function.child_by_field_name("property")
-        if outer == "expect" and len(given) == 1 and last is not None:
-            return f"expect.{text_of(last)}", [given[0], *listed]
+        if outer == "expect" and len(checked) == 1 and last is not None:
+            return f"expect.{text_of(last)}", [checked[0], *listed]
         return "", []
     return text_of(function), listed
 

@@ -24,9 +24,8 @@ from proctor_service.judge.submission import SOLUTION, Judgement, Submission
 from proctor_service.sandbox.interface import Sandboxes
 from proctor_service.settings.languages import RUNNER_LANGUAGES, Language
 
-_TEST_FILES: Mapping[str | None, re.Pattern[str]] = MappingProxyType(
+_TEST_FILES: Mapping[str, re.Pattern[str]] = MappingProxyType(
     {
-        None: re.compile(r"tests"),
         "go_test": re.compile(r"[^/]+_test\.go"),  # "f_test.go"
         "cargo_test": re.compile(r"tests/[^/]+\.rs"),  # "tests/it.rs"
         "jest": re.compile(r".+\.(?:test|spec)\.js"),  # "solution.test.js"
@@ -98,7 +97,7 @@ class OtherLanguages:
             runner, files, setup = None, {"tests": grader.tests}, grader.setup
         if not grammar_suites.is_known(language) or are_long([*files.values(), setup]):
             return None
-        if not all(_TEST_FILES[runner].fullmatch(part) for part in files):
+        if runner is not None and not all(map(_TEST_FILES[runner].fullmatch, files)):
             return None
         texts = [Text.of(part, text, language) for part, text in files.items()]
         others = [Text.of("", text, language) for text in [setup] if text]
@@ -148,8 +147,8 @@ class OtherLanguages:
         async with self._asking:
             if key not in self._takes:
                 program = language.compile[0]
-                asked = (program, f"-std={standard}", "-E", language.source)
-                job = message("command", argv=asked, files={language.source: ""})
+                argv = (program, f"-std={standard}", "-E", language.source)
+                job = message("command", argv=argv, files={language.source: ""})
                 limits = compiler_limits(submission.limits)
                 finished = await run(backend, job, limits, says_began=False)
                 self._takes[key] = finished.ended.exit_code == 0

@@ -23,12 +23,15 @@ _IGNORED = re.compile(
     r"|'(?:[^'\\\n]|\\.)*+'?",
     re.DOTALL,
 )
+"""Comments and literals: `// {`, `/* { */`, `"}"`, `'{'`; a text block in three quotes."""
 _TOKEN = re.compile(
     r"[{};]|\bpublic\b|\b(?:class|interface|enum|record)\s++((?!\d)[\w$]{1,100})(?![\w$])"
     r"|\bvoid\s++main\s*+\((\s*+(?:final\s++)?+(?:java\.lang\.)?+String\b\s*+(?:\[|\.\.\.|[\w$]++\s*+\[))?+"
 )
+"""`{`, `public`, `class Pair`, and `void main(String[]` or `void main(`."""
 _NAME = r"(?!\d)[\w$]++"
 _PACKAGE = re.compile(rf"\s*+package\s++({_NAME}(?:\s*+\.\s*+{_NAME})*+)\s*+;")
+"""`package com . example;` at the beginning."""
 
 
 def named(language: Language, source: str) -> Language:
@@ -110,8 +113,12 @@ _KOTLIN_TOKEN = re.compile(
     rf"[{{}}]|\b(?:class|interface|object)\s++({_NAME})"
     r"|(\bJvmStatic\s++(?:public\s++)?+)?+\bfun\s++main\s*+\("
 )
+"""`{`, `object Main`, `fun main(`, and `JvmStatic fun main(` in an object."""
 _KOTLIN_FILE = re.compile(r"@file\s*+:\s*+JvmName\s*+\(\s*+\"(\w++)\"")
-_KOTLIN_PACKAGE = re.compile(rf"^\s*+package\s++({_NAME}(?:\.{_NAME})*+)", re.MULTILINE)
+"""`@file:JvmName("Tool")`."""
+_PACKAGE_LINE = re.compile(
+    rf"^\s*+package\s++({_NAME}(?:\.{_NAME})*+)", re.MULTILINE
+)  # `package a.b`
 
 
 def kotlin_main(source: str) -> str:
@@ -121,7 +128,7 @@ def kotlin_main(source: str) -> str:
     as in `object Main` or in its companion object.
     """
     text = _IGNORED.sub(" ", source[:MAX_SEARCHED_CHARACTERS])
-    package = _KOTLIN_PACKAGE.search(text)
+    package = _PACKAGE_LINE.search(text)
     file = _KOTLIN_FILE.search(source[:MAX_SEARCHED_CHARACTERS])
     main = "SolutionKt" if file is None else file[1]
     depth = 0
@@ -143,10 +150,10 @@ def kotlin_main(source: str) -> str:
 
 
 _SCALA_OBJECT = re.compile(rf"^(?:case\s++)?object\s++({_NAME})([^\n{{]*+)", re.MULTILINE)
-_SCALA_MAIN = re.compile(r"\bdef\s++main\b")
-_SCALA_APP = re.compile(r"\b(?:extends|with)\s++App\b")
-_SCALA_ANNOTATED = re.compile(rf"@main\s++def\s++({_NAME})")
-_SCALA_PACKAGE = re.compile(rf"^package\s++({_NAME}(?:\.{_NAME})*+)", re.MULTILINE)
+"""`object Main extends App`, with what follows the name on its line."""
+_SCALA_MAIN = re.compile(r"\bdef\s++main\b")  # `def main(args`
+_SCALA_APP = re.compile(r"\b(?:extends|with)\s++App\b")  # `extends App`
+_SCALA_ANNOTATED = re.compile(rf"@main\s++def\s++({_NAME})")  # `@main def run`
 
 
 def scala_main(source: str) -> str:
@@ -156,7 +163,7 @@ def scala_main(source: str) -> str:
     otherwise the first object, or `Main`.
     """
     text = _IGNORED.sub(" ", source[:MAX_SEARCHED_CHARACTERS])
-    package = _SCALA_PACKAGE.search(text)
+    package = _PACKAGE_LINE.search(text)
     prefix = "" if package is None else f"{package[1]}."
     marked = _SCALA_ANNOTATED.search(text)
     if marked is not None:

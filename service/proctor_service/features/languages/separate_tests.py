@@ -124,7 +124,7 @@ def _together(language: str, parts: Parts, package: re.Pattern[str]) -> Parts:
     found = package.search(parts.completion)
     if found is None or found[1] is None:
         return parts
-    names_it = re.compile(rf"(?<![\w.]){re.escape(found[1])}\s*[.\\]")
+    names_it = re.compile(rf"(?<![\w.]){re.escape(found[1])}\s*[.\\]")  # `com.example.Pair`
 
     def put(text: str) -> str:
         stays = not text.strip() or package.search(text) or names_it.search(text)

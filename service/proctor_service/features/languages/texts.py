@@ -92,8 +92,8 @@ def defined_names(block: str) -> frozenset[str]:
     return frozenset(part for name in found for part in (name, *name.split(".")))
 
 
-def is_example(block: str, known: frozenset[str], *, is_named: bool) -> bool:
-    """Tell whether a block is an output, runs a script, or only calls one of the names `known`."""
+def is_example(block: str, defined: frozenset[str], *, is_named: bool) -> bool:
+    """Tell whether a block is an output, runs a script, or only calls one of the names `defined`."""
     plain, is_code = _without_strings(block), is_named or begins_as_code(block)
     if not is_code or all(map(_RUNS_A_SCRIPT.match, plain.splitlines())):
         return True
@@ -101,7 +101,7 @@ def is_example(block: str, known: frozenset[str], *, is_named: bool) -> bool:
         return False
     calls = ("".join(names) for names in _USED.findall(plain))
     used = {part for name in calls for part in (name, name.rstrip("!"), name.partition(".")[0])}
-    return not known.isdisjoint(used.difference(_ASSIGNED.findall(plain)))
+    return not defined.isdisjoint(used.difference(_ASSIGNED.findall(plain)))
 
 
 def _without_strings(text: str) -> str:
@@ -116,7 +116,7 @@ def _without_strings(text: str) -> str:
 
 # ---------------------------------------------------------------- joining
 
-GO_PACKAGE = re.compile(r"^package[ \t]+\w+", re.MULTILINE)
+GO_PACKAGE = re.compile(r"^package[ \t]+(\w+)", re.MULTILINE)
 """Matches `package main`."""
 GO_IMPORT = re.compile(
     r"^import[ \t]*(?:\([^()]*\)|(?:[\w.]+[ \t]+)?\"[^\"\n]*\")[ \t]*;?[ \t]*$", re.MULTILINE
@@ -336,7 +336,7 @@ _NO_CODE = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 """Matches a comment, a string, and a character such as `'{'`; not Rust's `'a`."""
-_BRACE = re.compile(r"[{}]|\n[ \t]*")
+_BRACE = re.compile(r"[{}]|\n[ \t]*")  # a brace, or a line's indentation: "{", "\n    "
 
 
 def texts_of(language: str) -> Texts:

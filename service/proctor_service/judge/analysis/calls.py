@@ -186,9 +186,9 @@ class Calls:
             return None if target is None else Alias(target)
         assert isinstance(node, ast.Attribute)
         assert isinstance(node.value, ast.Call)
-        given: Passed = {}
-        self._arguments(node.value, given)
-        self.note_passed(given)
+        passed_values: Passed = {}
+        self._arguments(node.value, passed_values)
+        self.note_passed(passed_values)
         return self.keep(target)
 
     def keep(self, target: list[Any]) -> Alias:

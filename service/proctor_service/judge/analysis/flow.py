@@ -121,14 +121,14 @@ class Flow:
             edges.append((mask, answer, target))
 
     def _spread(self) -> None:
-        todo, edges, known = [*self._marks.items()], self._edges, self._marks
+        todo, edges, marks_by_key = [*self._marks.items()], self._edges, self._marks
         while todo:
             key, marks = todo.pop()
             for mask, answer, target in edges.get(key, ()):
-                had = known.get(target, 0)
+                had = marks_by_key.get(target, 0)
                 new = (marks & mask | (answer if marks & FUNCTION else 0)) & ~had
                 if new:
-                    known[target] = had | new
+                    marks_by_key[target] = had | new
                     if target in edges:
                         todo.append((target, new))
 
@@ -245,10 +245,10 @@ class Flow:
             self._mark(key, OBJECT)
         elif is_method or name not in PLAIN_RESULTS:
             # What the submission answers is no function of its own, whatever it was given.
-            kept = _HELD if self.is_submission(func) else _ALL
+            crossing = _HELD if self.is_submission(func) else _ALL
             for each in arguments:
                 if type(each) not in _PLAIN:
-                    self._edge(each, key, kept)
+                    self._edge(each, key, crossing)
         self._visit_callbacks(func, arguments)
 
     def _find_fresh(self, node: ast.expr) -> None:
@@ -277,12 +277,12 @@ class Flow:
         ]
         if not callbacks:
             return
-        given = f"*{id(func)}"
-        self._edge(func, given, 0, ANSWER)
+        arguments_mark = f"*{id(func)}"
+        self._edge(func, arguments_mark, 0, ANSWER)
         for argument in arguments:
-            self._edge(argument, given)
+            self._edge(argument, arguments_mark)
         for name in callbacks:
-            self._join(given, f"{name}(*)")
+            self._join(arguments_mark, f"{name}(*)")
 
     def _define(self, name: str, arguments: ast.arguments) -> None:
         """Let what a function is given flow to its parameters: `f(0)` stands for the first argument."""

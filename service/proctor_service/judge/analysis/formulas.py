@@ -84,7 +84,7 @@ class NotDecidable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class Condition:
     """One condition of a test.
 
     The most frequent condition is `call <symbol> expected`, or the truth of a call; `symbol` is
@@ -104,7 +104,7 @@ class Check:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the arguments alone: three times as fast as the state of a dataclass."""
         fields = (self.text, self.calls, self.symbol, self.expected, self.reflected, self.formula)
-        return Check, fields
+        return Condition, fields
 
     @property
     def shown(self) -> str:

@@ -17,7 +17,7 @@ from proctor_service.judge.analysis.flow import records_of
 from proctor_service.judge.analysis.functions import FunctionsOnly
 from proctor_service.judge.analysis.literals import NotPlannable
 from proctor_service.judge.analysis.names import Names, names_of
-from proctor_service.judge.analysis.plan import Plan, plan_calls
+from proctor_service.judge.analysis.plan import CallPlan, plan_calls
 from proctor_service.judge.analysis.setups import split_setup
 from proctor_service.judge.analysis.suite import RunStep, Suite, parse_suite
 
@@ -52,7 +52,7 @@ class Analysis:
     tests: tuple[TestSource, ...]
     names: Names = field(default=Names(frozenset()))
     records: frozenset[str] = frozenset()
-    plan: Plan | None = None
+    plan: CallPlan | None = None
     constant_calls: bool = False
 
 

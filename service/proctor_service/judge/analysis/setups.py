@@ -35,9 +35,9 @@ def split_setup(text: str, statements: Sequence[ast.stmt]) -> tuple[str, str]:
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     names = [_Names.of(statement) for statement in statements]
-    known = _BUILTINS.union(*(each.bound for each in names))
+    usable_names = _BUILTINS.union(*(each.bound for each in names))
     for statement, each in zip(statements, names, strict=True):
-        if not each.loaded - each.local <= known:
+        if not each.loaded - each.local <= usable_names:
             lines = text.split("\n")
             line, column = _start(statement, lines)
             before = "\n".join([*lines[:line], lines[line][:column]])

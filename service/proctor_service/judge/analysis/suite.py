@@ -164,7 +164,7 @@ def parse_suite(grader: AssertsGrader) -> Suite:
             "tests: none of them asserts or calls anything, so that any program passes"
         )
     called = _mentioned(nodes)
-    known = set(_definitions(setup))
+    setup_names = set(_definitions(setup))
     defined = _definitions(setup, *trees)
     classes = _Classes([node for tree in (setup, *trees) for node in tree.body], defined)
     found = _needs_pytest(trees, called, defined, classes)
@@ -175,7 +175,7 @@ def parse_suite(grader: AssertsGrader) -> Suite:
         )
     tests = []
     for text, tree in zip(grader.tests, trees, strict=True):
-        steps = _run_steps(tree, called, known, classes, candidate)
+        steps = _run_steps(tree, called, setup_names, classes, candidate)
         tests.append(Test(text, tree, tuple(steps)))
     return Suite(grader.setup, setup, tuple(tests), entry_point, nodes, statements, parents)
 
@@ -276,7 +276,7 @@ def _mentioned(nodes: Sequence[Sequence[Any]]) -> set[str]:
 def _run_steps(
     tree: ast.Module,
     mentioned: set[str],
-    known: set[str],
+    setup_names: set[str],
     classes: _Classes,
     candidate: str | list[str],
 ) -> Iterator[RunStep]:
@@ -289,7 +289,7 @@ def _run_steps(
             if classes.is_case(node):
                 cases.append(node.name)
         elif node.name == "check":
-            if "check" not in known and _takes(node, range(1, 2)):
+            if "check" not in setup_names and _takes(node, range(1, 2)):
                 yield ("check", "check", candidate)
         elif _is_test(node) and _needs_no_argument(node):
             yield ("function", node.name)

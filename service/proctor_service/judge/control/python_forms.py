@@ -285,22 +285,22 @@ def _of_call(call: ast.Call, form: Form, *, only_far: bool = False) -> Iterator[
 
 def _tolerance(call: ast.Call, form: Form) -> Tolerance | None:
     """Return the tolerance of a call; None if it is no literal, or an argument is unknown."""
-    given: dict[str, ast.expr] = {}
+    arguments: dict[str, ast.expr] = {}
     options = [form.relative, form.absolute, form.decimals]
     names = [option[0] for option in options if option is not None]
     places = {option[1]: option[0] for option in options if option is not None}
     for place, argument in enumerate(call.args):
         if isinstance(argument, ast.Starred):
             return None
-        given[places.get(place, "")] = argument
+        arguments[places.get(place, "")] = argument
     for keyword in call.keywords:
         if keyword.arg is None or keyword.arg not in (*names, *form.others):
             return None
-        given[keyword.arg] = keyword.value
+        arguments[keyword.arg] = keyword.value
     numbers: list[float] = []
     for option in options:
         default = 0.0 if option is None else float(option[2])
-        argument_given = None if option is None else given.get(option[0])
+        argument_given = None if option is None else arguments.get(option[0])
         number = default if argument_given is None else number_of(argument_given)
         if number is None:
             return None

@@ -205,8 +205,8 @@ def _blocks(
         yield from blocks_of(body, None, own)
     else:  # a submission may read what its namespace has
         taken = suite.foreign | {name for name in own if not definitions.is_once(name)}
-        kept = {name: table for name, table in own.items() if name not in taken}
-        yield from blocks_of(body, None, kept)
+        remaining = {name: table for name, table in own.items() if name not in taken}
+        yield from blocks_of(body, None, remaining)
         own = {}
     called = called_at_top(body)
     runs_all = any(runs_all_cases(each, imports) for each in body)

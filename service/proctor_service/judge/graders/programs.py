@@ -95,9 +95,9 @@ class Program:
 
         A script, and a program with its tests apart, reports `end` at its end.
         """
-        given: dict[str, object] = {"stdin": case.stdin}
+        fields: dict[str, object] = {"stdin": case.stdin}
         if case.output_file is not None:
-            given["output_file"] = case.output_file
+            fields["output_file"] = case.output_file
         if self.argv is None and self.parts is not None:
             source = joined(self.parts.setup, self.parts.completion)
             submission = replace(self.submission, source=source)
@@ -106,14 +106,14 @@ class Program:
             submission = self.submission
             if case.files:
                 submission = replace(submission, files={**submission.files, **case.files})
-            return python_message(submission, "script", argv=case.argv, end=end, **given)
+            return python_message(submission, "script", argv=case.argv, end=end, **fields)
         return message(
             "command",
             argv=(*self.argv, *case.argv),
             files={**(self.files or {}), **case.files},
             binaries=self.made.sizes,
             end=end if self.has_launcher else "",
-            **given,
+            **fields,
         )
 
     @property
@@ -203,12 +203,12 @@ async def judge_exec(
     verdict, text = _ended_well(finished)
     more: dict[str, object] = {}
     if program.proves_end:
-        said = understand(finished.lines)
+        messages = understand(finished.lines)
         proof = end if program.argv is None else f"{end}\n"  # a launcher's file, changed by it
-        said.forged = said.forged or said.reached not in (None, proof)
-        if verdict == "passed" and (said.forged or said.reached is None):
+        messages.forged = messages.forged or messages.reached not in (None, proof)
+        if verdict == "passed" and (messages.forged or messages.reached is None):
             verdict, text = "early_exit", _LEFT if parts is None else _LEFT_TESTS
-        more = evidence(finished, said, verdict)
+        more = evidence(finished, messages, verdict)
         if program.argv is not None:
             more["unreported"] = ""  # its launcher runs beside the submission
     if verdict == "passed" and grader.empty_stderr and finished.ended.stderr:
@@ -345,12 +345,12 @@ def _ended_well(
     limited = LIMITS.get(finished.ended.ending)
     if limited is not None:
         return limited
-    said = understand(finished.lines)
+    messages = understand(finished.lines)
     code = finished.ended.exit_code
     if code == expected_code:
         return "passed", ""
-    if said.stopped is not None and said.stopped.verdict != "early_exit":
-        return said.stopped.verdict, said.stopped.traceback or said.stopped.summary
+    if messages.stopped is not None and messages.stopped.verdict != "early_exit":
+        return messages.stopped.verdict, messages.stopped.traceback or messages.stopped.summary
     if code is None:
         return of_silence(finished.ended)
     if NOT_STARTED in finished.lines:
