@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import NoReturn, get_args
+from typing import NoReturn
 
 from proctor_client.wire import (
     CommandGrader,
@@ -14,14 +14,10 @@ from proctor_client.wire import (
     PytestGrader,
     StdioGrader,
 )
+from proctor_client.wire.graders import GRADERS
 from proctor_service.errors import InvalidRequest
 from proctor_service.settings.languages import PYTHON, RUNNER_LANGUAGES
 
-_ANY_LANGUAGE = [
-    get_args(each.model_fields["kind"].annotation)[0]
-    for each in get_args(get_args(Grader)[0])
-    if each.any_language
-]
 MOST_FILES = 1000
 LONGEST_TAG_CHARACTERS = 256
 LONGEST_PATH_BYTES = 1024
@@ -39,7 +35,7 @@ def check_language(grader: Grader, language: str, where: str, *, has_launcher: b
     `has_launcher`: whether the language takes tests apart from the submission, as Python does.
     """
     if language != PYTHON and not grader.any_language:
-        kinds = ", ".join(_ANY_LANGUAGE)
+        kinds = ", ".join(name for name, each in GRADERS.items() if each.any_language)
         raise InvalidRequest(
             f"{where}: {grader.kind} judges python only; for others there are: {kinds}"
         )
