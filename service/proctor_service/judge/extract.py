@@ -1,21 +1,21 @@
-"""The program of a completion: the code in it, and what its task puts around the code. Pure, no I/O.
+"""The program of a completion: its code, and the code of its task around. Pure, no I/O.
 
-The code is found in linear time, by one rule that docs/wire.md states in full. Fenced blocks are read as
-policies write them: unclosed, late in a line, one in another.
+One rule finds the code in linear time; docs/wire.md states the rule in full. Fenced blocks are read as
+policies write them: unclosed, late in a line, nested.
 
-A task may have a prelude, which comes before any program, and code of a prompt that the completion goes on
-with, as in HumanEval. Then the completion is one of three:
+A task may have a prelude, which comes before any program, and code of a prompt for the completion to
+continue, as in HumanEval. Then the completion is of three kinds:
 
-- A body: it follows the prompt's code. Its indentation is repaired if it is missing.
+- A body, behind the prompt's code. A missing indentation is repaired.
 - A whole definition of the function, or of the class around it: the prompt's code before its own
   definition stays, with the imports and helpers there.
-- A method alone, of a class that the prompt begins: it takes the place of the prompt's method.
+- A method alone, of a class of the prompt, in the place of the prompt's method.
 
-With code behind it, a completion fills in the middle: blanks at its edges count, and lines of the prompt or
-of the suffix that it repeats are left out.
+With code behind, a completion fills in the middle: blanks at its edges count, and repeated lines of the
+prompt or of the suffix are left out.
 
-The service's own process does this, so only programs up to MAX_PARSED_CHARACTERS are parsed, and a completion
-longer than MAX_FITTED_CHARACTERS follows the prompt as it is.
+The service's own process does this work: only programs up to MAX_PARSED_CHARACTERS are parsed, and a longer
+completion than MAX_FITTED_CHARACTERS follows the prompt unchanged.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ MAX_REPEATED_LINES = 200
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What a task puts around the code of a completion, and the name of what the completion defines.
+    """Code of a task around a completion, and the name of the completion's function.
 
     `entry_point`: `f`, `Solution().f` or `Solution.f`; None if the grader names none.
     """
@@ -64,7 +64,7 @@ class Around:
 
     @classmethod
     def of(cls, grader: Grader, *models: Code) -> Around:
-        """Return what the first of these models that has a field says of it."""
+        """Return each field of the first of these models with the field."""
         prelude, prompt_code, suffix_code = (
             next((value for each in models if (value := getattr(each, name)) is not None), "")
             for name in ("prelude", "prompt_code", "suffix_code")
@@ -84,8 +84,8 @@ NOTHING = Around()
 class Texts:
     """Rules of texts in one language.
 
-    `names`: of the language, for fences. `is_example`: takes a block, the names that other blocks define,
-    and `is_named`. `join`: one source behind another. `completed`: a completion as a part of the prompt's
+    `names`: of the language, for fences. `is_example`: takes a block, the names in other blocks, and
+    `is_named`. `join`: one source behind another. `completed`: a completion as a part of the prompt's
     program.
     """
 
@@ -107,7 +107,7 @@ class IsExample(Protocol):
 async def read_program(
     text: str, rule: Extract, texts: Texts, around: Around = NOTHING
 ) -> str | None:
-    """Return what `program_in` returns, without holding up the event loop."""
+    """Return the result of `program_in`, and keep the event loop free."""
     if len(text) <= MAX_WAITED_CHARACTERS:
         return program_in(text, rule, texts, around)
     return await asyncio.to_thread(program_in, text, rule, texts, around)
@@ -116,8 +116,8 @@ async def read_program(
 def program_in(text: str, rule: Extract, texts: Texts, around: Around = NOTHING) -> str | None:
     """Return the program of a completion; None for a completion without code.
 
-    Where the prompt's code comes before it, a text without marks is code, but in Python only what can be
-    parsed behind the prompt. The prompt may have opened the fence that a body closes.
+    Where the prompt's code comes before it, a text without marks is code, but in Python only if the text
+    parses behind the prompt. The prompt may have opened the fence of a body.
     """
     if not around.continues:
         code = extract(text, rule, texts)
@@ -141,8 +141,8 @@ def program_in(text: str, rule: Extract, texts: Texts, around: Around = NOTHING)
 
 
 def assembled(code: str, texts: Texts, around: Around = NOTHING) -> str:
-    """Return the program of extracted code, or of the file of a sandbox. A blank one stays as it is,
-    but for a blank middle.
+    """Return the program of extracted code, or of the file of a sandbox. Blank code stays
+    blank, but for a blank middle.
     """
     if not code or not (code.strip() or around.suffix_code):
         return code
@@ -152,7 +152,7 @@ def assembled(code: str, texts: Texts, around: Around = NOTHING) -> str:
 
 
 def fitted(code: str, around: Around) -> str:
-    """Return a body or a middle without what it repeats of its sides."""
+    """Return a body or a middle without repeated lines of its sides."""
     if len(code) > MAX_FITTED_CHARACTERS:
         return code
     return _without_sides(code, around.prompt_code, around.suffix_code)
@@ -209,7 +209,7 @@ def _assigns(code: str, name: str) -> bool:
 
 
 def _continued(prompt: str, code: str, suffix: str) -> str:
-    """Return the first way to put the parts together that Python can parse, or else the plain one."""
+    """Return the first parseable arrangement of the parts, or else the plain text."""
     plain = prompt + code + suffix
     if len(plain) > MAX_PARSED_CHARACTERS:
         return plain
@@ -228,7 +228,7 @@ def _continued(prompt: str, code: str, suffix: str) -> str:
 
 
 def _indented(prompt: str, body: str) -> Iterator[str]:
-    """Yield ways in which a body may be indented: as it is, if its first line has blanks before it."""
+    """Yield indented forms of a body: the body itself, if its first line begins with blanks."""
     if not body.startswith((" ", "\t")):
         last = prompt.rstrip().rpartition("\n")[2]
         indent = last[: len(last) - len(last.lstrip())] + ("    " if last.endswith(":") else "")
@@ -346,7 +346,7 @@ def extract(
 
 
 def answer_of(text: str) -> str:
-    """Return a completion without what is no answer: special tokens, thoughts, markers of prompts."""
+    """Return a completion without special tokens, thoughts, and markers of prompts."""
     return _cut(_without_thoughts(_plain(text)), PYTHON_TEXTS)
 
 
@@ -363,7 +363,7 @@ def _begins_line(text: str, place: int) -> bool:
 
 
 def _cut(text: str, texts: Texts) -> str:
-    """Return what is between the markers of prompts, without special tokens and a fence's name before it."""
+    """Return the text between the markers of prompts, without special tokens and a fence's name."""
     text = _FIRST.sub("", text, count=1)
     places = ((each.start(), each[1]) for each in _END.finditer(text))
     text = text[: next((at for at, in_line in places if in_line or _begins_line(text, at)), None)]
@@ -384,7 +384,7 @@ def _without_thoughts(text: str) -> str:
 
 
 def _last_tagged(text: str, tags: Sequence[str]) -> str | None:
-    """Return what is in the last tag with anything in it; that one may be unclosed."""
+    """Return the contents of the last tag with contents; the last tag may be unclosed."""
     begin, opened, found = 0, "", ""
     for tag in re.finditer(rf"<(/?)({'|'.join(map(re.escape, tags))})>", text, re.I):
         before, after = text[tag.start() - 1 : tag.start()], text[tag.end() : tag.end() + 1]
@@ -490,7 +490,7 @@ def is_unpaired(text: str) -> bool:
 
 
 def first_end(text: str) -> Fence | None:
-    """Return the fence that closes a block that the text begins in."""
+    """Return the closing fence of a block from before the text."""
     ends = (
         each for each in fences_of(text) if each.is_late or each.language or each.closes(OPENED)
     )

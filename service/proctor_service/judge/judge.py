@@ -67,9 +67,9 @@ class Judge:
 
 
 def _too_large(submission: Submission) -> Judgement:
-    """Return the judgement of a submission that no sandbox takes: a policy may write such a file.
+    """Return the judgement of a submission too large for a sandbox.
 
-    Raises InvalidTask if its tests are what is too large.
+    Raises InvalidTask if the tests are too large.
     """
     own = len(submission.source) + sum(map(len, submission.files.values()))
     if own * _LONGEST_ESCAPE < MAX_LINE_BYTES // 2:

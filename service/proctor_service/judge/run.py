@@ -1,12 +1,11 @@
-"""One program in one fresh sandbox: its messages, its ending, and the judgement that they make.
+"""One program in one fresh sandbox: its messages, its ending, and its judgement.
 
 The submission's snapshot is restored in each of its sandboxes before the program starts. A failed
-restore is a verdict: only the agent that left the files can cause the failure, and an error would
-let the agent avoid a bad reward. The sandbox always gets more disk than the snapshot needs, so an
-honest snapshot always fits.
+restore is a verdict: only the agent's files can cause the failure, and an error would let the agent
+avoid a bad reward. The sandbox always has room for an honest snapshot.
 
 The messages of the submission's interpreter are untrusted: a hostile submission may write anything
-on the channel. Any line that an honest interpreter would not send next is forged: the judgement gets
+on the channel. Any line out of an honest interpreter's order is forged: the judgement gets
 the signal `forged_result`, and later lines are ignored.
 """
 
@@ -171,7 +170,7 @@ async def run(
     Raises SandboxUnavailable and SandboxLost, and from `check_outcome` Unfit, InvalidTask and
     RunnerFailed. `says_began`: true if the job's runner reports the start of the submission; a
     command's runner does not. `reports_tests`: with each of its lines a test begins, which has its own
-    limits of time. A submission that forges lines gains the limits of all tests together, at most.
+    limits of time. Forged lines gain the limits of all tests together, at most.
     """
     async with backend.lease(room_for(limits, state)) as sandbox:
 
@@ -199,7 +198,7 @@ async def run_calls(
 ) -> Run:
     """Run a job of calls to its end: each call is a line, sent after the answer to the one before.
 
-    Each call has its own limits of time, and so has a load of the program that takes long. Raises as
+    Each call has its own limits of time, and so has a long load of the program. Raises as
     `run`.
     """
     unsent = iter(calls)
@@ -401,7 +400,7 @@ def _left(code: int) -> Raised:
 
 
 def of_silence(ended: Ended) -> tuple[Verdict, str]:
-    """Return the verdict of a program that ended within its limits, before it answered.
+    """Return the verdict of a program with an end within its limits, before its answer.
 
     Raises SandboxLost if the service ended the program: the submission then has no verdict.
     """

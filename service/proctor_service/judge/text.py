@@ -172,7 +172,7 @@ class Comparison:
 
 
 def _is_decimal_of(token: str, wanted: int) -> bool:
-    """Tell whether a number is written with more than an integer needs, such as `5.0` for 5.
+    """Return True for a longer form of an integer, such as `5.0` for 5.
 
     A float lacks the last digits of a long one.
     """

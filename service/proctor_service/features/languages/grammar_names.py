@@ -1,6 +1,6 @@
-"""Names that stand for literals, in languages that tree-sitter parses: constants, and columns of tables.
+"""Names of literals, in the languages of tree-sitter: constants, and columns of tables.
 
-A name counts only if tests use it for nothing but comparisons, and for texts of failures.
+A name counts only if tests use the name for comparisons and for texts of failures alone.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _JUMPS = re.compile(r"\b(?:break|continue)\b")  # "if n == 2 { continue }"
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A name in its scope: the leaf that binds it, and the expressions that it stands for."""
+    """A name in its scope: its binding leaf, and the expressions of its values."""
 
     scope: Node
     leaf: Node
@@ -163,7 +163,7 @@ def _constant(statement: Node) -> dict[Key, Binding]:
 
 
 def _loop(statement: Node, bound: Bindings, words: Words) -> tuple[Body, Bindings]:
-    """Return the body of a loop over a literal table, and the names that it binds."""
+    """Return the body of a loop over a literal table, and its names."""
     loop = _inner(statement)
     if loop.type not in _LOOPS or _JUMPS.search(text_of(loop)):
         return (), {}

@@ -1,7 +1,7 @@
-"""Statements of tests that are certain to run, in languages that tree-sitter parses.
+"""Statements of tests with a certain run, in the languages of tree-sitter.
 
-As in Python (`python_reach.py`): statements that stand directly in a function that runs whenever the
-tests pass, before the first one that may leave it.
+As in Python (`python_reach.py`): statements directly in a function with a run in every passing
+run of the tests, before the first possible exit of the function.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _split(nodes: Sequence[Node]) -> list[Sequence[Node]]:
 
 
 def certain(body: Body, grammar: Grammar) -> Iterator[Node]:
-    """Yield the statements before the first one that may leave the function."""
+    """Yield the statements before the first possible exit of the function."""
     for statement in body:
         fails = is_failure(statement, grammar)
         if statement.type in grammar.leaves or (not fails and _has(statement, grammar)):

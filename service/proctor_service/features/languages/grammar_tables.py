@@ -1,4 +1,4 @@
-"""What the control knows of each language with a grammar: its literals, its assertions, what is doubtful."""
+"""Tables of each language with a grammar, for the control: literals, assertions, doubtful words."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from proctor_service.judge.control.expectations import Kind
 class Grammar:
     """A language by the node types of its tree-sitter grammar.
 
-    `literals`: kind of each node type that is a scalar. `transparent`: node types in a literal that are
-    types or names of fields. `words`: texts of other leaves in a literal: brackets, constructors.
+    `literals`: kind of each node type of a scalar. `transparent`: node types of types and of field
+    names in a literal. `words`: texts of other leaves in a literal: brackets, constructors.
 
-    `compares`: calls whose first two arguments are compared, with the place of an absolute tolerance or
-    None. `holds`: calls whose first argument is a condition. `equals`: calls that are true for equal
-    arguments, or methods that are true for an equal argument (`.equals`). `fails`: calls that fail a
-    test, in the body of an `if`. `absolute`: calls that return the absolute value.
+    `compares`: calls with a comparison of their first two arguments, with the place of an absolute tolerance
+    or None. `holds`: calls with a condition as first argument. `equals`: calls, true for equal
+    arguments, or methods, true for an equal argument (`.equals`). `fails`: failures of a
+    test, in the body of an `if`. `absolute`: calls of the absolute value.
 
-    `functions`: node types that have statements of their own. `leaves`: node types that leave a function.
+    `functions`: node types with statements of their own. `leaves`: node types of exits of a function.
     `doubtful`: words in tests without clear expectations. `is_narrow`: integers may have eight bits.
     """
 

@@ -38,8 +38,7 @@ _TEST_FILES: Mapping[str, re.Pattern[str]] = MappingProxyType(
 class OtherLanguages:
     """All languages but Python, by name. Raises StartError for a launcher that does not exist.
 
-    Each compiler of C and C++ is asked once which standards it takes, in the first sandbox of its environment
-    that needs to know.
+    The standards of each compiler of C and C++ are found once, in the first sandbox of its environment.
     """
 
     def __init__(self, rows: Mapping[str, Language]) -> None:

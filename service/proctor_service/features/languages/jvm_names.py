@@ -68,10 +68,10 @@ class JavaNames:
 
 
 def java_names(source: str) -> JavaNames:
-    """Return the name of the public class and of the class to run, which includes its package.
+    """Return the name of the public class, and the class to run with its package.
 
-    Of several classes with a `main` for `String[]` that is the public one, then `Main`, then the first.
-    Without any, it is the first with another `main`. If either is missing, the other stands for both;
+    Of several classes with a `main` for `String[]` the public class runs, then `Main`, then the first;
+    otherwise the first with another `main`. If either name is missing, the other stands for both;
     without any, `Main`.
     """
     text = _IGNORED.sub(" ", source[:MAX_SEARCHED_CHARACTERS])
@@ -124,8 +124,8 @@ _PACKAGE_LINE = re.compile(
 def kotlin_main(source: str) -> str:
     """Return the class to run of a Kotlin source in `solution.kt`, with its package.
 
-    That is the class of the file, or without a top-level `main` the first class that has a static one,
-    as in `object Main` or in its companion object.
+    The class of the file runs, or without a top-level `main` the first class with a static `main`, as
+    in `object Main` or in its companion object.
     """
     text = _IGNORED.sub(" ", source[:MAX_SEARCHED_CHARACTERS])
     package = _PACKAGE_LINE.search(text)
@@ -159,7 +159,7 @@ _SCALA_ANNOTATED = re.compile(rf"@main\s++def\s++({_NAME})")  # `@main def run`
 def scala_main(source: str) -> str:
     """Return the class to run of a Scala source, with its package.
 
-    That is the first top-level object with a `main` or of kind `App`, or a method marked `@main`;
+    The first top-level object with a `main` or of kind `App`, or a method marked `@main`;
     otherwise the first object, or `Main`.
     """
     text = _IGNORED.sub(" ", source[:MAX_SEARCHED_CHARACTERS])

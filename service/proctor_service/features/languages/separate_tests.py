@@ -1,9 +1,9 @@
 """Programs whose tests are apart from the completion: `exec` with `setup` and `tests`.
 
 Each part is a file of its own. A launcher in the same language (`launchers/`) runs setup,
-completion and tests in this order, in one process. It reads a secret word from descriptor 3 before
-the completion runs, and writes the word there behind the tests. So a program that ends early proves
-nothing. A completion that searches the memory of its process can find the word.
+completion and tests in this order, in one process. The launcher reads a secret word from descriptor 3 before
+the completion runs, and writes the word there behind the tests, so an early end earns nothing.
+A completion can find the word by a search of the memory of its process.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ _CSHARP_MAIN = re.compile(r"\bMain\s*\(")  # `void Main (`
 class Arranged:
     """Files and commands of a program with its tests.
 
-    `files`: for the compiler, or for the run without one. `beside`: files that a compiled program needs
-    at its run.
+    `files`: for the compiler, or for the run without one. `beside`: files for the run of a compiled
+    program.
     """
 
     compile: tuple[str, ...] | None

@@ -1,11 +1,10 @@
 """Texts in other languages than Python, by patterns, in linear time: recognised, joined, completed.
 
-- Recognised: whether a text is a program, and whether a block only shows another one, by signs of all
-  languages together.
-- Joined: two sources as one. The second source is a completion, or has one. The first is a part of the task,
-  and gives way: its imports never repeat or contradict those of the completion.
-- Completed: a function that a prompt begins. A completion that defines the function itself takes the place
-  of the prompt's definition; any other one is the function's body. Braces outside of strings and comments
+- Recognised: programs, and blocks with examples of other blocks, by signs of all languages together.
+- Joined: two sources as one. The second source is or has a completion. The first is a part of the task,
+  and gives way: its imports never repeat or contradict the completion's.
+- Completed: a function of a prompt. A completion with the whole definition takes the place of the
+  prompt's definition; any other completion is the function's body. Braces outside of strings and comments
   tell which blocks of the prompt are open.
 """
 
@@ -76,7 +75,7 @@ _RUNS_A_SCRIPT = re.compile(r"[^\n]*(?:\bchmod\b|\./[\w./-]+|\b(?:ba)?sh[ \t]+[\
 
 
 def is_program(text: str) -> bool:
-    """Tell whether the first line of a text is one that only code has, and no fence closes the text."""
+    """Return True if the first line of a text is certain to be code, and no fence closes the text."""
     return _ONLY_CODE.match(text) is not None and first_end(text) is None
 
 
@@ -105,7 +104,7 @@ def is_example(block: str, defined: frozenset[str], *, is_named: bool) -> bool:
 
 
 def _without_strings(text: str) -> str:
-    """Return the text without comments, and without strings that name nothing."""
+    """Return the text without comments, and without strings that contain no name."""
 
     def rest(found: re.Match[str]) -> str:
         return found[0] if found["comment"] is None and re.search(r"[$#][{(]", found[0]) else " '' "
@@ -157,13 +156,13 @@ def joined(language: str, before: str, code: str) -> str:
 
 
 def without_repeated(text: str, other: str, line: re.Pattern[str]) -> str:
-    """Return a text without those lines of this form that `other` has, too: they are left empty."""
+    """Return a text with an empty line in place of each line of this form in both texts."""
     lines = {each.strip() for each in other.splitlines()}
     return line.sub(lambda found: "" if found[0].strip() in lines else found[0], text)
 
 
 def go_setup(setup: str, completion: str) -> str:
-    """Return the setup without the packages that the completion imports itself, in one file with it."""
+    """Return the setup without the imports of the completion, for one file of both."""
     imported = {
         path for found in GO_IMPORT.findall(completion) for _, path in GO_IMPORTED.findall(found)
     }
@@ -176,10 +175,10 @@ def go_setup(setup: str, completion: str) -> str:
 
 
 def _javascript_parts(before: str, code: str) -> tuple[str, str]:
-    """Return both sources without a name that both declare by `require`: they share a scope.
+    """Return both sources with one declaration by `require` of each name: the sources share a scope.
 
-    The completion leaves out a line that the other has, too; the other a name that the completion
-    declares in another way.
+    The completion leaves out a line of both sources; the other source leaves out a name with another
+    declaration in the completion.
     """
     code = without_repeated(code, before, REQUIRE)
 
@@ -206,7 +205,7 @@ def _declared(code: str) -> set[str]:
 
 
 def _hoisted(*lines: str) -> Join:
-    """Return what joins sources whose lines of these forms, in this order, begin a file.
+    """Return the rule of a language whose files begin with lines of these forms, in this order.
 
     A file has one name of a package or a namespace: the completion's.
     """
@@ -449,10 +448,10 @@ def _open_blocks(language: str, text: str) -> list[str]:
 
 
 def _closed(language: str, prompt: str, program: str) -> str:
-    """Return the program with the closing braces that it lacks for blocks of the prompt.
+    """Return the program with the missing closing braces of the prompt's blocks.
 
-    Where a line closes such a block by its indentation, the program is left alone: the braces of the text
-    are then not those that the language counts.
+    The program stays as it is where a line closes such a block by its indentation: the braces of the text
+    then differ from the braces of the language.
     """
     if len(program) > MAX_CLOSED_CHARACTERS:
         return program

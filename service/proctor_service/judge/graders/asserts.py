@@ -118,7 +118,7 @@ class AssertsJudge:
     async def _analysed(self, grader: AssertsGrader) -> Analysis:
         """Return the result of `analyse`, remembered.
 
-        A thread or a process analyses, and goes on for the others if one is cancelled.
+        A thread or a process analyses, and continues after a cancellation, for the other submissions.
         """
         entry = grader.entry_point, grader.method
         key = (tuple(grader.tests), grader.setup, *entry, grader.integrity)

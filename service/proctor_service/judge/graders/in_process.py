@@ -40,7 +40,7 @@ from proctor_service.judge.run import (
 from proctor_service.judge.submission import Control, GraderRules, Judgement, Submission
 from proctor_service.sandbox.interface import Sandboxes
 
-_Argument = TypeVar("_Given")
+_Argument = TypeVar("_Argument")
 _Found = TypeVar("_Found")
 _OUTCOMES = ("passed", "failed", "excused", "raised", "exit")
 _VERDICTS: dict[str, Verdict] = {"raised": "runtime_error", "exit": "early_exit"}
@@ -278,10 +278,10 @@ _DYNAMIC = frozenset(["exec", "globals", "setattr", "vars", "type", "__getattr__
 
 
 def has_no_test(files: Mapping[str, str]) -> bool:
-    """Return True if pytest finds no test in a grader's files, whatever the submission does.
+    """Return True if pytest finds no test in a grader's files, for any submission.
 
     False wherever the text cannot tell: hooks, names of tests by settings, doctests, classes that may
-    inherit tests, names that another module or a call binds.
+    inherit tests, names from another module or a call.
     """
     texts = dict(files)
     if any(path.endswith(_DOCUMENTS) for path in texts):
@@ -312,7 +312,7 @@ def _dotted(node: ast.expr) -> str:
 
 
 def _names(node: ast.AST) -> Iterator[str]:
-    """Iterate over the names that a node binds, and over names that are loaded."""
+    """Iterate over bound and loaded names of a node."""
     if isinstance(node, ast.Name):
         loads_test = isinstance(node.ctx, ast.Load) and node.id not in _DYNAMIC
         yield "" if loads_test else node.id

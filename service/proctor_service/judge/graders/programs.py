@@ -233,7 +233,7 @@ async def judge_stdio(
 ) -> Judgement:
     """Judge each case in a fresh sandbox, with its own limits of time.
 
-    With the scoring `all`, no case runs after the first one that a limit ended. `wall_seconds` also
+    With the scoring `all`, no case runs after the first end by a limit. `wall_seconds` also
     bounds a total over all cases: their idle time plus the CPU time of failed cases. Cases after this
     bound do not run. Otherwise a submission could fail slowly, outlast the deadline, and earn an error
     where a verdict is due.
@@ -326,9 +326,9 @@ async def _prepared(
 
 
 def _without_tests(judgement: Judgement) -> Judgement:
-    """Return a judgement without what may show the tests: output, and parts of its message.
+    """Return a judgement without output, and without parts of its message: both may show the tests.
 
-    Of an exception only the class remains, and nothing of a compiler that complains of the tests.
+    Of an exception only the class remains, and nothing of a compiler's message about the tests.
     """
     message = judgement.message
     if judgement.verdict == "syntax_error" and _TEST_FILE.search(message):
