@@ -48,9 +48,8 @@ class Judge:
     async def _judge(self, submission: Submission, backend: Sandboxes) -> Judgement:
         grader = submission.grader
         rules = self._graders[grader.kind]
-        integrity = integrity_of(grader)
-        if rules.integrity is not None:
-            integrity = await rules.integrity(grader)
+        decide = rules.integrity
+        integrity = integrity_of(grader) if decide is None else await decide(grader)
         try:
             judgement = await rules.judge(submission, grader, backend)
             if judgement.limited is not None:

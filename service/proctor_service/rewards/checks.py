@@ -50,13 +50,12 @@ def check_language(grader: Grader, language: str, where: str, *, has_launcher: b
         raise InvalidRequest(f"{where}: {language} takes no tests apart from the submission")
 
 
-def check_judges_code(grader: Grader, where: str) -> None:
-    """Raise InvalidRequest for a grader that needs a sandbox in place of a completion."""
-    if grader.judges == "sandbox":
-        raise InvalidRequest(
-            f"{where}.grader: {grader.kind} judges the files of a sandbox: /rollout, or "
-            "/sandboxes/{id}/grade"
-        )
+def refuse_without_sandbox(grader: Grader, where: str) -> NoReturn:
+    """Raise InvalidRequest for a grader of sandboxes, with a completion."""
+    raise InvalidRequest(
+        f"{where}.grader: {grader.kind} judges the files of a sandbox: /rollout, or "
+        "/sandboxes/{id}/grade"
+    )
 
 
 def check_tags(tags: Sequence[str]) -> None:

@@ -47,8 +47,8 @@ from proctor_service.rewards.checks import (
     check_compiler,
     check_files,
     check_files_of,
-    check_judges_code,
     check_language,
+    refuse_without_sandbox,
 )
 from proctor_service.sandbox.interface import TESTS, Backend, Limits
 from proctor_service.scheduling.pacer import Pacer
@@ -243,7 +243,8 @@ class Translation:
         grader = asked.grader or request.grader
         if grader is None:
             raise InvalidRequest(f"{where}.grader: neither the submission nor the request has one")
-        check_judges_code(grader, where)
+        if grader.judges == "sandbox":
+            refuse_without_sandbox(grader, where)
         if isinstance(grader, PytestGrader | CommandGrader | StdioGrader):
             self._check_files_of(grader, f"{where}.grader" if asked.grader else "grader")
         environment = DEFAULT
