@@ -1,8 +1,8 @@
-"""Python source: its syntax tree, two sources as one, and whether a text is a program or shows another one.
+"""Python source: its syntax tree, two sources as one, and signs of programs and of examples.
 
 A parse holds the interpreter's lock, so a long text is parsed in parts of whole statements, and other
 threads run in between. A text is parsed up to `MOST_PARSED` characters. Standard library only: the process
-that analyses long tests imports this module.
+of long analyses imports this module.
 """
 
 from __future__ import annotations
@@ -104,9 +104,9 @@ def defined_names(block: str) -> frozenset[str]:
 
 
 def is_example(block: str, defined: frozenset[str], *, is_named: bool) -> bool:
-    """Tell whether a block is an output, or needs one of the names `defined`, which other blocks define.
+    """Return True for an output, and for a use of the names `defined` in other blocks.
 
-    The class of a solution may use what another block gives, such as the nodes of a list.
+    The class of a solution may use definitions of another block, such as the nodes of a list.
     """
     try:
         tree = syntax_tree(_SESSION.sub("", block))

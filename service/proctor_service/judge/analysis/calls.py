@@ -210,7 +210,7 @@ class Calls:
     def note_passed(self, passed: Passed) -> None:
         """Forget the values of containers that a call may have changed.
 
-        Raises NotPlannable if the same statement reads one: it may see the change.
+        Raises NotPlannable if the same statement reads such a container, and may see the change.
         """
         if not self.read.isdisjoint(passed):
             raise NotPlannable("a container that a call may have changed")

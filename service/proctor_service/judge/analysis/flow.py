@@ -1,7 +1,7 @@
-"""Where what the submission answers may go in test code, found from the text alone.
+"""Flow of the submission's answers through test code, found from the text alone.
 
 Each name, each attribute and each expression is a node of a graph, and marks flow along its edges. A name
-is one node in the whole suite, whatever its scope, and so is an attribute, whatever its object: a name may
+is one node in the whole suite, in any scope, and so is an attribute, of any object: a name may
 get a mark too many, and the suite is then judged beside the submission. The time is linear in the text.
 """
 
@@ -269,7 +269,7 @@ class Flow:
         return any(isinstance(each, ast.Name) and each.id in self._records for each in targets)
 
     def _visit_callbacks(self, func: ast.expr, arguments: list[ast.expr]) -> None:
-        """Let what a call is given, or asks, flow to the parameters of functions that it is given."""
+        """Let arguments and results of a call flow to the parameters of callbacks among the arguments."""
         callbacks = [
             str(id(each)) if isinstance(each, ast.Lambda) else each.id
             for each in arguments

@@ -116,7 +116,7 @@ class Condition:
 class Body:
     """The formula of a helper function's body, for the names of one version of `Calls`.
 
-    `parameters`: how many it has; the first has the number -1. `steps`: of planning it.
+    `parameters`: number of parameters; the first has the number -1. `steps`: of its planning.
     """
 
     formula: Formula
@@ -268,7 +268,7 @@ class Formulas:
         return (_expanded, body.formula, parts)
 
     def _body(self, helper: Helper) -> Body:
-        """Compile the body of a helper function. It is kept if it calls nothing and reads no container."""
+        """Compile the body of a helper function, and remember a body without calls and reads of containers."""
         expression, parameters = _expression_of(helper.node), parameters_of(helper.node)
         if self._depth > _DEEPEST_HELPER:
             raise NotPlannable("a helper function")

@@ -41,9 +41,9 @@ class TestSource:
 class Analysis:
     """Level of a suite, and the reason for it.
 
-    `setup`: what runs before the submission, and behind it. `names`: of a separated suite. `plan`: of a
-    separated suite of calls and conditions. `constant_calls`: the submission is handed only data that are
-    written out in the tests.
+    `setup`: sources for before the submission, and for behind. `names`: of a separated suite. `plan`: of a
+    separated suite of calls and conditions. `constant_calls`: all arguments of the submission are literals
+    in the tests.
     """
 
     level: Integrity

@@ -303,10 +303,10 @@ def _needs_pytest(
     defined: Mapping[str, _Definition],
     classes: _Classes,
 ) -> tuple[int, str] | None:
-    """Return a definition that pytest would run, and that no step can run, or None.
+    """Return a definition for pytest alone, beyond the steps, or None.
 
-    The result is the number of its test and its name. `defined`: all definitions of the tests. A
-    definition that the tests mention, or may find by another way, is theirs to run.
+    The result is the number of its test and its name. `defined`: all definitions of the tests. The tests
+    themselves run a definition with a mention among them, or with another way to find the definition.
     """
     if not _SEARCHING.isdisjoint(mentioned):
         return None
@@ -357,9 +357,9 @@ def _is_empty(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 def _runs_alone(
     node: ast.FunctionDef | ast.AsyncFunctionDef, fixtures: set[str] | frozenset[str]
 ) -> bool:
-    """Tell whether no mark and no fixture changes what a test function means.
+    """Return True for a test function without marks and fixtures of influence.
 
-    Of a parameter that is no fixture pytest knows nothing either: the function is a helper.
+    A function with a parameter other than a fixture is a helper: pytest has no value for the parameter.
     """
     arguments = node.args
     parameters = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
@@ -384,9 +384,9 @@ def _is_fixture(node: _Definition) -> bool:
 
 
 class _Classes:
-    """The classes that test code defines at module level, with all that they inherit.
+    """The classes of test code at module level, with their inheritance.
 
-    A base that is no class of the tests is unknown: it may be a TestCase by another name.
+    A base from elsewhere is unknown: the base may be a TestCase by another name.
     """
 
     def __init__(self, statements: Sequence[ast.stmt], defined: Mapping[str, _Definition]) -> None:
@@ -415,7 +415,7 @@ class _Classes:
         return is_known and not left_out and id(node) in self._with_tests
 
     def _with_heirs(self, has: Callable[[ast.ClassDef], bool]) -> set[int]:
-        """Return the ids of the classes that have something, and of those that inherit it."""
+        """Return the ids of the classes with a property, and of their heirs."""
         todo = [node for node in self._nodes if has(node)]
         found = set(map(id, todo))
         while todo:

@@ -27,9 +27,9 @@ _ONLY_FAR = frozenset(["assertCountEqual"])  # takes lists in another order for 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A call that compares its first two arguments, or (`approx`) stands for an expected value.
+    """A call with a comparison of its first two arguments, or (`approx`) for an expected value.
 
-    `relative`, `absolute`, `decimals`: name, place and default of an argument that is a tolerance.
+    `relative`, `absolute`, `decimals`: name, place and default of a tolerance among the arguments.
     `others`: names of arguments without influence.
     """
 
@@ -111,7 +111,7 @@ NAMES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """An expression that is compared for certain, and the rules for other values in its place.
+    """An expression with a certain comparison, and the rules for other values in its place.
 
     `scope`: the comprehension or lambda that has the comparison, with the `columns` of its table.
     """
@@ -146,9 +146,9 @@ class Forms:
         return is_literal(node)
 
     def comparisons(self, statement: ast.stmt, case: str | None) -> Iterator[Comparison]:
-        """Yield what a statement compares; each comparison twice, with either side as the expected one.
+        """Yield the comparisons of a statement, each twice: with either side as the expected value.
 
-        `case`: name of the TestCase that has the statement in a method of its own.
+        `case`: name of the TestCase with the statement directly in a method.
         """
         match statement:
             case ast.Assert(test=test):
