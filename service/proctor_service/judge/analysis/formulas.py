@@ -268,7 +268,7 @@ class Formulas:
         return (_expanded, body.formula, parts)
 
     def _body(self, helper: Helper) -> Body:
-        """Compile the body of a helper function; a body without calls and reads of containers is remembered."""
+        """Compile a helper function's body; a body without calls and reads of containers is remembered."""
         expression, parameters = _expression_of(helper.node), parameters_of(helper.node)
         if self._depth > _DEEPEST_HELPER:
             raise NotPlannable("a helper function")
