@@ -26,7 +26,7 @@ from measuring import Connection, check
 
 from proctor_service.cli.temporary import temporary_service
 from proctor_service.cli.version import service_version
-from proctor_service.judge.jvm_names import named
+from proctor_service.features.languages.jvm_names import named
 from proctor_service.settings.languages import LANGUAGES, SANDBOX_PATH, Language
 
 AIM = 1.3

@@ -20,7 +20,7 @@ from fastapi import FastAPI
 from fastapi.telemetry import TelemetryConfig
 
 from proctor_service.cli.version import service_version
-from proctor_service.composition import all_graders, make_backend
+from proctor_service.composition import make_backend, make_judging
 from proctor_service.errors import StartError, StopError
 from proctor_service.evaluate import Evaluator, Judge
 from proctor_service.feature import Core, Feature, Sources, needing
@@ -223,10 +223,18 @@ def _machine(sources: Sources) -> tuple[Machine, Judge]:
         if settings.backend == "local":
             settings = fitted(settings)
         backend = make_backend(settings, environments=sources.environments)
-    graders = all_graders(settings.languages)
+    judging = make_judging(settings.languages)
     servers = settings.mcp_servers_by_name()
-    machine = Machine(settings, backend, sources.environments, servers, graders)
-    return machine, sources.judge or OwnJudge(graders)
+    machine = Machine(
+        settings,
+        backend,
+        judging.graders,
+        judging.texts,
+        judging.named,
+        sources.environments,
+        servers,
+    )
+    return machine, sources.judge or OwnJudge(judging.graders)
 
 
 def _parts(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from proctor_service.features import FEATURES
+from proctor_service.judge.extract import Texts
 from proctor_service.judge.graders import own_graders
 from proctor_service.judge.submission import Graders
 from proctor_service.sandbox.environments import NO_ENVIRONMENTS, Environments
@@ -35,9 +37,26 @@ def doctor(settings: Settings) -> list[Check]:
     return BACKENDS[settings.backend].examine(settings)
 
 
-def all_graders(languages: Mapping[str, Language]) -> Graders:
-    """Return the rules of each grader of the service. `languages`: all but Python, by name."""
+@dataclass(frozen=True, slots=True)
+class Judging:
+    """Rules of each grader, of texts in each language, and of a source's class names."""
+
+    graders: Graders
+    texts: Callable[[str], Texts]
+    named: Callable[[Language, str], Language]
+
+
+def make_judging(languages: Mapping[str, Language]) -> Judging:
+    """Return what judges need to know. `languages`: all but Python, by name. Raises StartError."""
     added = [each.graders(languages) for each in FEATURES]
-    others = next(each.languages for each in added if each.languages is not None)
-    graders = [*own_graders(others), *(rules for each in added for rules in each.graders)]
-    return {each.kind: each for each in graders}
+    others = next(each for each in added if each.languages is not None)
+    assert others.languages is not None
+    assert others.texts is not None
+    assert others.named is not None
+    graders = [*own_graders(others.languages), *(rules for each in added for rules in each.graders)]
+    return Judging({each.kind: each for each in graders}, others.texts, others.named)
+
+
+def all_graders(languages: Mapping[str, Language]) -> Graders:
+    """Return the rules of each grader of the service, as `make_judging`."""
+    return make_judging(languages).graders

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from proctor_service.http.fleet import Fleet
     from proctor_service.http.middleware import Pages, Tokens
     from proctor_service.http.responses import RequestTask
+    from proctor_service.judge.extract import Texts
     from proctor_service.judge.graders.programs import Languages
     from proctor_service.judge.submission import GraderRules
     from proctor_service.observe.metrics import Metrics
@@ -103,10 +104,16 @@ class Core:
 
 @dataclass(frozen=True, slots=True)
 class FeatureGraders:
-    """Graders of a feature, or the languages other than Python for the graders of the core."""
+    """Graders of a feature, or the languages other than Python for the graders of the core.
+
+    `texts`: rules of texts in a language, by its name. `named`: a language with the class names of a
+    source.
+    """
 
     graders: tuple[GraderRules, ...] = ()
     languages: Languages | None = None
+    texts: Callable[[str], Texts] | None = None
+    named: Callable[[Language, str], Language] | None = None
 
 
 class Feature:

@@ -81,7 +81,7 @@ def test_a_test_sandbox_that_fails_before_its_first_question_is_our_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     tests = [f"word = '{WORD}'\nfor x in (1,):\n    assert f(x) == 2"]
-    with broken_service(tmp_path, "guest/separated/test_runner", "judge_tests") as service:
+    with broken_service(tmp_path, "guest/separated/suite_runner", "judge_tests") as service:
         [result] = ask(service, {"completion": SOURCE}, grader={"kind": "asserts", "tests": tests})
     assert (result["reward"], result["error"]["reason"]) == (None, "judge_failed")
     assert TEXT not in str(result["error"])
@@ -106,7 +106,7 @@ def test_a_state_that_our_code_fails_to_restore_is_our_error(tmp_path: Path) -> 
 
 def test_the_runner_of_the_level_shared_that_fails_is_our_error(tmp_path: Path) -> None:
     for module, name in (
-        ("guest/same_process/test_code", "compile_tests"),
+        ("guest/same_process/suite_code", "compile_tests"),
         ("guest/origins", "failure_texts"),
     ):
         broken = broken_inside(tmp_path / name, module, name, always=True)

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from proctor_service.errors import InvalidRequest
 from proctor_service.features.compat.packed_tests import unpacked
 from proctor_service.features.compat.slime import submission_of_label
+from proctor_service.features.languages.texts import texts_of
 from proctor_service.http.json import PacedJson
 from proctor_service.judge.extract import extract
 
@@ -78,7 +79,7 @@ def test_a_completion_has_code_or_none(
     tally: ReplayCounts, text: str, how: Literal["auto", "xml", "fence", "none"], language: str
 ) -> None:
     with tally.case(text):
-        found = extract(text, how, language)
+        found = extract(text, how, texts_of(language))
         assert found is None or isinstance(found, str)
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from proctor_service.codec import values
 from proctor_service.codec.values import Malformed
-from proctor_service.judge.analysis.formulas import Check, NotDecidable
+from proctor_service.judge.analysis.formulas import Condition, NotDecidable
 from proctor_service.judge.graders.asserts import holds, shown
 from proctor_service.judge.run import understand
 
@@ -152,8 +152,8 @@ def test_a_comparison_says_yes_no_or_why_not(
     tally: ReplayCounts, line: bytes, expected: Any, symbol: str | None, flag: bool
 ) -> None:
     wire = values.dumps(values.encode(expected))[:-1]
-    truth = Check("f(1)", (0,), "not" if flag else "")
-    check = truth if symbol is None else Check("f(1)", (0,), symbol, wire, flag)
+    truth = Condition("f(1)", (0,), "not" if flag else "")
+    check = truth if symbol is None else Condition("f(1)", (0,), symbol, wire, flag)
     with tally.case(line):
         with contextlib.suppress(NotDecidable, Malformed):
             assert holds(check, [line]) in (True, False)
@@ -199,6 +199,6 @@ def test_a_value_that_is_dear_to_compare_is_given_up_soon(tally: ReplayCounts, s
     for _ in range(60):
         twice = ["l", twice, ["r", 1]]
     line = json.dumps(twice).encode()
-    check = Check("f(1)", (0,), symbol, b'["l",1]')
+    check = Condition("f(1)", (0,), symbol, b'["l",1]')
     with tally.case(line), contextlib.suppress(NotDecidable, Malformed):
         holds(check, [line])

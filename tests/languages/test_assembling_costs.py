@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from proctor_service.features.languages.texts import texts_of
 from proctor_service.judge.extract import Around, assembled
 
 PIECES = [
@@ -48,5 +49,5 @@ def cpu_seconds(piece: str, length: int, language: str) -> float:
     text = (piece * length)[:length]
     begun = time.process_time()
     for suffix in ("", "    return x\n"):
-        assembled(text, language, Around(prelude, prompt, suffix, "f"))
+        assembled(text, texts_of(language), Around(prelude, prompt, suffix, "f"))
     return max(time.process_time() - begun, LEAST_SECONDS)

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from proctor_service.features.languages.texts import texts_of
 from proctor_service.judge.extract import extract
 from proctor_service.settings.languages import LANGUAGES
 
@@ -43,7 +44,7 @@ def cpu_seconds(piece: str, length: int, language: str) -> float:
     block = (piece * length)[:length]
     text = f"```{language}\nx\n```\n```{language}\nx {block}\n```\n"
     begun = time.process_time()
-    extract(text, "auto", language)
-    extract(f"f = function(n) {{}};\n{block}\n}}\n```\n", "fence", language)
-    extract(f"{block}\n}}", "auto", language)
+    extract(text, "auto", texts_of(language))
+    extract(f"f = function(n) {{}};\n{block}\n}}\n```\n", "fence", texts_of(language))
+    extract(f"{block}\n}}", "auto", texts_of(language))
     return max(LEAST_SECONDS, time.process_time() - begun)

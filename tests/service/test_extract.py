@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proctor_client.wire import Extract, ExtractRule
-from proctor_service.judge.extract import extract, read_program
+from proctor_service.features.languages.texts import texts_of
+from proctor_service.judge.extract import PYTHON_TEXTS, extract, read_program
 from proctor_service.judge.python_source import MOST_PARSED, PART_CHARACTERS
 
 MODES: tuple[Extract, ...] = ("auto", "xml", "fence", "none")
@@ -378,7 +379,7 @@ def test_a_blank_text_holds_no_code_in_any_mode() -> None:
 )
 def test_other_languages_have_their_own_fences(fence: str, language: str, found: bool) -> None:
     text = f"```{fence}\nint x;\n```"
-    assert extract(text, "fence", language) == ("int x;" if found else None)
+    assert extract(text, "fence", texts_of(language)) == ("int x;" if found else None)
 
 
 TOO_DEEP = {
@@ -448,7 +449,7 @@ def test_what_is_around_a_long_program_is_cut(name: str, wrapped: str) -> None:
 
 async def test_a_long_text_is_read_in_a_thread() -> None:
     for text in (CODE, LONG["many statements"], LONG["comments"]):
-        assert await read_program(text, "auto", "python") == text.strip()
+        assert await read_program(text, "auto", PYTHON_TEXTS) == text.strip()
 
 
 HOSTILE = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proctor_client.wire import Extract
+from proctor_service.features.languages.texts import texts_of
 from proctor_service.judge.extract import extract
 from proctor_service.settings.languages import LANGUAGES
 
@@ -227,12 +228,12 @@ def test_other_languages(language: str) -> None:
                        f"```\n$ {command}\n```", "```text\n6\n```", '```json\n{"a": 1}\n```'):  # fmt: skip
             for fence in (language, ""):
                 text = f"Here:\n```{fence}\n{code}\n```\nRun it:\n{behind}"
-                assert extract(text, "auto", language) == code, text
+                assert extract(text, "auto", texts_of(language)) == code, text
     if language == "bash":
         text = f"```bash\n{code}\n```\n```bash\n{commands[0]}\n```"
-        assert extract(text, "auto", language) == code
+        assert extract(text, "auto", texts_of(language)) == code
     better = f"```{language}\nold\n```\nBetter:\n```{language}\n{code}\n```"
-    assert extract(better, "auto", language) == code
+    assert extract(better, "auto", texts_of(language)) == code
 
 
 BARE = {
@@ -299,18 +300,21 @@ PROSE = [
 @pytest.mark.parametrize("prose", PROSE)
 def test_prose_is_no_program_of_any_language(prose: str) -> None:
     for language in LANGUAGES:
-        assert extract(prose, "auto", language) is None, language
+        assert extract(prose, "auto", texts_of(language)) is None, language
 
 
 @pytest.mark.parametrize(
     ("language", "code"), [(n, code) for n, codes in BARE.items() for code in codes]
 )
 def test_programs_of_other_languages_without_marks(language: str, code: str) -> None:
-    assert extract(code, "auto", language) == code.strip()
-    assert extract(f"{code}<|im_end|>", "auto", language) == code.strip()
+    assert extract(code, "auto", texts_of(language)) == code.strip()
+    assert extract(f"{code}<|im_end|>", "auto", texts_of(language)) == code.strip()
     for prose in ("Sorry, I cannot.", "I don't know", "None", "yes", "42", "For all n, it holds."):
-        assert extract(prose, "auto", language) is None
-        assert extract(f"{prose}\n```{language}\n{code}\n```", "auto", language) == code.rstrip()
+        assert extract(prose, "auto", texts_of(language)) is None
+        assert (
+            extract(f"{prose}\n```{language}\n{code}\n```", "auto", texts_of(language))
+            == code.rstrip()
+        )
 
 
 PROGRAMS_BEFORE_A_FENCE = {
@@ -361,7 +365,7 @@ def test_prose_before_a_fence_without_a_name(prose: str, language: str) -> None:
     for code in ("def double(n):\n    return 2 * n", "print(double(3))", "x = 1;"):
         for end in ("\n```", "\n```\nDone.", "", "```"):
             for mode in MODES:
-                assert extract(f"{prose}\n```\n{code}{end}", mode, language) == code
+                assert extract(f"{prose}\n```\n{code}{end}", mode, texts_of(language)) == code
 
 
 PROSE_AND_FENCE = (
@@ -386,7 +390,7 @@ def test_an_explanation_before_a_block_is_not_the_code(
     form: str, named: bool, language: str
 ) -> None:
     text = form.format(language if named else "", BLOCKS[language], "fast")
-    assert extract(text, "auto", language) == BLOCKS[language]
+    assert extract(text, "auto", texts_of(language)) == BLOCKS[language]
 
 
 LATER_TESTS = (
@@ -429,4 +433,4 @@ def test_the_end_of_thoughts_is_a_line_of_its_own(form: str) -> None:
 
 
 def test_many_words_of_kotlin_are_no_long_work() -> None:
-    assert extract("class " * 2700, "auto", "kotlin") is None
+    assert extract("class " * 2700, "auto", texts_of("kotlin")) is None

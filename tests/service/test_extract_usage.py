@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proctor_client.wire import Extract
+from proctor_service.features.languages.texts import texts_of
 from proctor_service.judge.extract import extract
 from proctor_service.settings.languages import LANGUAGES
 
@@ -222,53 +223,55 @@ def test_the_tables_have_every_language() -> None:
 @pytest.mark.parametrize(("language", "usage"), pairs(USAGE))
 def test_an_example_behind_the_code_is_not_the_code(language: str, usage: str) -> None:
     text, code = two(language, CODE[language], usage), CODE[language]
-    assert extract(text, "auto", language) == code
+    assert extract(text, "auto", texts_of(language)) == code
     assert (
         extract(
-            text.replace(usage, f"{usage}\n```\nAnd:\n```{language}\n{usage}"), "auto", language
+            text.replace(usage, f"{usage}\n```\nAnd:\n```{language}\n{usage}"),
+            "auto",
+            texts_of(language),
         )
         == code
     )
-    assert extract(f"<answer>\n{text}\n</answer>", "auto", language) == code
-    assert extract(text, "fence", language) == code
+    assert extract(f"<answer>\n{text}\n</answer>", "auto", texts_of(language)) == code
+    assert extract(text, "fence", texts_of(language)) == code
 
 
 @pytest.mark.parametrize(("language", "usage"), pairs(USAGE))
 def test_an_example_in_a_fence_without_a_name(language: str, usage: str) -> None:
     text = f"```{language}\n{CODE[language]}\n```\nExample:\n```\n{usage}\n```\n"
-    assert extract(text, "auto", language) == CODE[language]
+    assert extract(text, "auto", texts_of(language)) == CODE[language]
 
 
 @pytest.mark.parametrize("language", CODE)
 def test_fences_in_bullets(language: str) -> None:
     lines = two(language, CODE[language], USAGE[language][0]).splitlines()
     text = "- It:\n" + "\n".join(f"  {line}" for line in lines)
-    assert extract(text, "auto", language) == CODE[language]
+    assert extract(text, "auto", texts_of(language)) == CODE[language]
 
 
 @pytest.mark.parametrize(("language", "better"), pairs(BETTER))
 def test_better_code_behind_the_code_is_the_code(language: str, better: str) -> None:
-    assert extract(two(language, CODE[language], better), "auto", language) == better
+    assert extract(two(language, CODE[language], better), "auto", texts_of(language)) == better
 
 
 @pytest.mark.parametrize(("language", "program"), pairs(WHOLE))
 def test_a_program_behind_its_helper_is_the_code(language: str, program: str) -> None:
-    assert extract(two(language, CODE[language], program), "auto", language) == program
+    assert extract(two(language, CODE[language], program), "auto", texts_of(language)) == program
 
 
 @pytest.mark.parametrize(("language", "only"), [*pairs(USAGE), *CODE.items()])
 def test_the_only_block_is_the_code(language: str, only: str) -> None:
-    assert extract(f"Here:\n```{language}\n{only}\n```\n", "auto", language) == only
+    assert extract(f"Here:\n```{language}\n{only}\n```\n", "auto", texts_of(language)) == only
 
 
 @pytest.mark.parametrize(("language", "code", "usage"), MORE)
 def test_types_methods_and_functions_in_variables(language: str, code: str, usage: str) -> None:
-    assert extract(two(language, code, usage), "auto", language) == code
+    assert extract(two(language, code, usage), "auto", texts_of(language)) == code
 
 
 @pytest.mark.parametrize(("language", "first", "last"), SEPARATE)
 def test_a_name_that_means_something_else_is_not_used(language: str, first: str, last: str) -> None:
-    assert extract(two(language, first, last), "auto", language) == last
+    assert extract(two(language, first, last), "auto", texts_of(language)) == last
 
 
 @pytest.mark.parametrize("language", CODE)
@@ -277,13 +280,13 @@ def test_a_prompt_may_have_opened_the_fence(language: str) -> None:
     for program in (code, *BETTER[language], *WHOLE[language]):
         for after in ("", "\nIt is so.", "<|im_end|>", "\nIt gives:\n```text\n8\n```\n"):
             for mode in MODES:
-                assert extract(f"{program}\n```{after}", mode, language) == program
+                assert extract(f"{program}\n```{after}", mode, texts_of(language)) == program
     for fence in (language, ""):
         text = f"{code}\n```\nFor example:\n```{fence}\n{usage}\n```\nDone."
-        assert extract(text, "auto", language) == code
+        assert extract(text, "auto", texts_of(language)) == code
     for after in ("", "\nIt is so."):
-        assert extract(f"{language}\n{code}\n```{after}", "auto", language) == code
-    assert extract(f"Solution\n```\n{code}\n```", "auto", language) == code
+        assert extract(f"{language}\n{code}\n```{after}", "auto", texts_of(language)) == code
+    assert extract(f"Solution\n```\n{code}\n```", "auto", texts_of(language)) == code
 
 
 @pytest.mark.parametrize(("language", "code"), CODE.items())
@@ -295,22 +298,22 @@ def test_a_function_without_a_fence_is_the_code(language: str, code: str) -> Non
         f"<think>\nHm.\n</think>\n{code}",
         f"{code}\n[DONE]",
     ):
-        assert extract(text, "auto", language) == code
+        assert extract(text, "auto", texts_of(language)) == code
 
 
 def test_a_function_of_a_program_may_be_the_answer() -> None:
     function = "function f(a) {\n  return a;\n}"
     program = f"const fs = require('fs');\n{function}\nconst a = fs.readFileSync(0);\nconsole.log(f(a));\n"
-    assert extract(two("javascript", program, function), "auto", "javascript") == function
+    assert extract(two("javascript", program, function), "auto", texts_of("javascript")) == function
 
 
 def test_a_shorter_version_is_no_excerpt() -> None:
     code = "function f(a) {\n  console.log(a);\n  return a;\n}"
     shorter = code.replace("  console.log(a);\n", "")
-    assert extract(two("javascript", code, shorter), "auto", "javascript") == shorter
+    assert extract(two("javascript", code, shorter), "auto", texts_of("javascript")) == shorter
 
 
 def test_a_language_of_the_settings_has_the_same_rule() -> None:
     code = "function f(x)\n  x\nend"
     for text in (code, two("julia", code, "println(f(4))"), f"<answer>{code}</answer>"):
-        assert extract(text, "auto", "julia") == code
+        assert extract(text, "auto", texts_of("julia")) == code

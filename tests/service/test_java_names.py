@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proctor_service.judge.jvm_names import JavaNames, java_names
+from proctor_service.features.languages.jvm_names import JavaNames, java_names
 
 MAIN = "public static void main(String[] a) { }"
 

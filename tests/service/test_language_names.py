@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from proctor_service.features.languages.jvm_names import kotlin_main, scala_main
+from proctor_service.features.languages.texts import texts_of
 from proctor_service.judge.extract import extract
-from proctor_service.judge.jvm_names import kotlin_main, scala_main
 from proctor_service.settings import Settings
 from proctor_service.settings.languages import LANGUAGES, Language, language_named
 
@@ -59,7 +60,7 @@ def test_a_wrong_table_is_refused(monkeypatch: pytest.MonkeyPatch, given: str) -
 
 def test_a_fence_may_have_another_name() -> None:
     for fence, language in (("ts", "typescript"), ("c#", "csharp"), ("rb", "ruby")):
-        assert extract(f"So:\n```{fence}\nx = 1\n```\n", "auto", language) == "x = 1"
+        assert extract(f"So:\n```{fence}\nx = 1\n```\n", "auto", texts_of(language)) == "x = 1"
 
 
 def test_a_source_gets_the_opening_that_it_lacks() -> None:

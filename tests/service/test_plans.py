@@ -11,9 +11,9 @@ from proctor_client.wire import AssertsGrader
 from proctor_service.codec import values
 from proctor_service.judge.analysis.formulas import NotDecidable
 from proctor_service.judge.analysis.levels import analyse
-from proctor_service.judge.analysis.plan import Plan
+from proctor_service.judge.analysis.plan import CallPlan
 from proctor_service.judge.graders.asserts import holds, outcomes
-from proctor_service.judge.run import Raised, Said
+from proctor_service.judge.run import Messages, Raised
 
 
 def plain(source: str, test: str, setup: str = "") -> bool:
@@ -27,11 +27,11 @@ def plain(source: str, test: str, setup: str = "") -> bool:
     return True
 
 
-def answered(plan: Plan, source: str) -> Said:
+def answered(plan: CallPlan, source: str) -> Messages:
     """What a program answers to the calls of a plan."""
     namespace: dict[str, Any] = {}
     exec(source, namespace)
-    said = Said(loaded=True, done=True)
+    said = Messages(loaded=True, done=True)
     kept: dict[int, Any] = {}
     for index, (target, *given) in enumerate(map(json.loads, plan.calls)):
         try:

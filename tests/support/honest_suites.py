@@ -93,8 +93,8 @@ def check_table(places: Places, table: str, draws: int) -> None:
     wrong = {suite["name"] for suite, _, grader in drawn if (grader is not None) != suite["clear"]}
     assert not wrong, wrong
     named = [(suite["name"], grader) for suite, _, grader in drawn if grader is not None]
-    changed = [replace(submission, grader=grader) for _, submission, grader in drawn if grader]
-    seconds = judged(places, changed)
+    second_runs = [replace(submission, grader=grader) for _, submission, grader in drawn if grader]
+    seconds = judged(places, second_runs)
     flagged = [
         name for (name, _), second in zip(named, seconds, strict=True) if second.verdict == "passed"
     ]

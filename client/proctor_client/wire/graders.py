@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import re
-from typing import Annotated, ClassVar, Literal, Self, TypeAlias
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, ClassVar, Literal, Self, TypeAlias, get_args
 
 from pydantic import Field, field_validator, model_validator
 
@@ -273,3 +275,11 @@ Grader = Annotated[
     | HarborGrader,
     Field(discriminator="kind"),
 ]
+
+GRADERS: Mapping[str, type[_Grader]] = MappingProxyType(
+    {
+        get_args(each.model_fields["kind"].annotation)[0]: each
+        for each in get_args(get_args(Grader)[0])
+    }
+)
+"""Model of each kind of grader."""

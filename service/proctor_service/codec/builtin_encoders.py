@@ -40,7 +40,7 @@ _float_of, _int_of, _str_of = float.__float__, int.__int__, str.__str__
 _encode_text, _bytes_hex = str.encode, bytes.hex
 _nan = math.nan
 # A JSON parser would merge this surrogate pair into one character.
-_surrogate_pair = re.compile("[\ud800-\udbff][\udc00-\udfff]").search
+_surrogate_pair = re.compile("[\ud800-\udbff][\udc00-\udfff]").search  # "\ud83d\ude00"
 
 BUILTIN_TYPES: dict[str, type] = {
     **{name: item for name, item in vars(builtins).items() if type(item) is type},

@@ -18,10 +18,10 @@ _RUN_CHARACTERS = 1 << 16
 
 _STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 # A comma must follow each scalar, so a cut never splits a scalar.
-_run = re.compile(rf'(?:(?:{_STRING}|[^][{{}}",:]+),)+', re.DOTALL).match
-_scalar = re.compile(rf'{_STRING}|[^][{{}}",:]+', re.DOTALL).match
-_key = re.compile(rf"\s*({_STRING})\s*:\s*", re.DOTALL).match
-_space = re.compile(r"[ \t\r\n]*").match
+_run = re.compile(rf'(?:(?:{_STRING}|[^][{{}}",:]+),)+', re.DOTALL).match  # `1, "a",`
+_scalar = re.compile(rf'{_STRING}|[^][{{}}",:]+', re.DOTALL).match  # `"a\\"b"`, `-1e9`, ` null`
+_key = re.compile(rf"\s*({_STRING})\s*:\s*", re.DOTALL).match  # ` "k" : `
+_space = re.compile(r"[ \t\r\n]*").match  # the blanks of JSON
 
 
 def parse(text: str) -> Any:

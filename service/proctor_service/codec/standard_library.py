@@ -33,7 +33,7 @@ _get = object.__getattribute__
 MAX_DECIMAL_CHARACTERS = 20_000
 MAX_DECIMAL_EXPONENT = 1_000_000
 MAX_FRACTION_BITS = 200_000
-_ZONE = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*")
+_ZONE = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*")  # "Europe/Paris"; not "../zone"
 
 
 def library_encoder(cls: type) -> Callable[[Any, Any], Any] | None:

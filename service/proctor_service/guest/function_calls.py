@@ -47,7 +47,7 @@ def answer_calls(channel: Channel, job: dict[str, Any]) -> None:
         channel.send(LOADED)
     # Sent together with the first result: each message costs the service one event loop turn.
     unsent = values.dumps(["loaded"])
-    kept: dict[int, Any] = {}
+    results: dict[int, Any] = {}
     for index in range(job["count"]):
         if index:
             channel.send(unsent)
@@ -56,7 +56,7 @@ def answer_calls(channel: Channel, job: dict[str, Any]) -> None:
             if received is None:
                 return
             call = received
-        answer, goes_on = _answer(index, call, namespace, kept, bool(job.get("plain_arrays")))
+        answer, goes_on = _answer(index, call, namespace, results, bool(job.get("plain_arrays")))
         unsent += answer
         if not goes_on:
             channel.send(unsent)
@@ -71,28 +71,28 @@ def _decoded(line: bytes) -> list[Any]:
     No decoder for a call without keywords: each function that a sandbox is the first to run costs pages.
     """
     call: list[Any] = values.loads(line)
-    target, *given = call
-    if given and given[-1] == IS_JSON:
+    target, *arguments = call
+    if arguments and arguments[-1] == IS_JSON:
         return call[:-1]
-    return [target, *[values.decode(part) if part != _NO_KEYWORDS else {} for part in given]]
+    return [target, *[values.decode(part) if part != _NO_KEYWORDS else {} for part in arguments]]
 
 
 def _answer(
     index: int,
     call: Any,
     namespace: dict[str, Any],
-    kept: dict[int, Any],
+    results: dict[int, Any],
     plain_arrays: bool,
 ) -> tuple[bytes, bool]:
     """Return the line that answers a call, and False if the program ended itself."""
     try:
-        target, *given = call if type(call) is list else _decoded(call)
-        callee = callee_of(target, namespace, kept)
-        if given:
-            args, kwargs = given
+        target, *arguments = call if type(call) is list else _decoded(call)
+        callee = callee_of(target, namespace, results)
+        if arguments:
+            args, kwargs = arguments
             result = callee(*args, **kwargs)
         else:
-            kept[index], result = callee, None
+            results[index], result = callee, None
         encoder = values.Encoder()
         encoder.plain_arrays = plain_arrays
         encoder.ordered_sets = False
@@ -107,7 +107,7 @@ def _answer(
         return values.dumps(["ended", index, explain(error)[0]]), False
 
 
-def callee_of(target: Any, namespace: dict[str, Any], kept: dict[int, Any]) -> Any:
+def callee_of(target: Any, namespace: dict[str, Any], results: dict[int, Any]) -> Any:
     """Return the object to call. Raises NameError where the program does not define it.
 
     `target` is the name of a function, `""` for the last function that the program defines, `[class,
@@ -117,16 +117,16 @@ def callee_of(target: Any, namespace: dict[str, Any], kept: dict[int, Any]) -> A
     if type(target) is list:
         if len(target) == 1:
             return either(target[0], namespace)
-        owner = callee_of(target[0], namespace, kept)
+        owner = callee_of(target[0], namespace, results)
         if len(target) > 2:
             owner = owner(*values.decode(target[1]), **values.decode(target[2]))
         return getattr(owner, target[-1])
     if target == "":
         return last_function(namespace)
-    known: dict[Any, Any] = kept if type(target) is int else namespace
-    if target not in known:
+    table: dict[Any, Any] = results if type(target) is int else namespace
+    if target not in table:
         raise NameError(f"name {target!r} is not defined")
-    return known[target]
+    return table[target]
 
 
 def either(name: str, namespace: dict[str, Any]) -> Any:

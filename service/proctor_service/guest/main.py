@@ -4,7 +4,7 @@ python, calls   load the submission, then call its functions     function_calls.
 python, script  run the submission to its end                    script.run_script
 python, tested  run the submission, then its tests               script.run_tested
 python, serve   load the submission, then answer the tests       submission_side.serve
-tests           run test code; the submission runs elsewhere     test_runner.judge_tests
+tests           run test code; the submission runs elsewhere     suite_runner.judge_tests
 command         run another program                              command.run_command
 compile         run a compiler                                   command.compile_program
 pytest          run pytest in the submission's interpreter       pytest_run.run_pytest
@@ -27,7 +27,7 @@ from . import command, function_calls, script, work_files
 from .channel import Channel
 from .same_process import main as shared_run
 from .same_process import pytest_run
-from .separated import submission_side, test_runner
+from .separated import submission_side, suite_runner
 from .session import file_operations
 from .session import main as session
 
@@ -137,7 +137,7 @@ def _state(channel: Channel, job: dict[str, Any]) -> None:
 
 def _tests(channel: Channel, job: dict[str, Any]) -> None:
     script.find_files()
-    test_runner.judge_tests(channel, job)
+    suite_runner.judge_tests(channel, job)
     script.leave(0)
 
 

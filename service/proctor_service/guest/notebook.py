@@ -31,9 +31,9 @@ class _Texts:
         self.left = _MOST_REPORTED_CHARACTERS
 
     def cut(self, text: str) -> str:
-        kept = text[: max(0, min(_MOST_CHARACTERS, self.left))]
-        self.left -= len(json.dumps(kept))
-        return kept
+        shown = text[: max(0, min(_MOST_CHARACTERS, self.left))]
+        self.left -= len(json.dumps(shown))
+        return shown
 
 
 class _Kernel:

@@ -30,6 +30,7 @@ from proctor_client.wire import (
     StdioCase,
     Submission,
 )
+from proctor_client.wire.graders import GRADERS
 from proctor_client.wire.near_fields import unknown_field
 from proctor_service.errors import AmbiguousKey, BodyTooSlow, InvalidRequest, TooLarge
 from proctor_service.http.json import PacedJson
@@ -255,7 +256,7 @@ def refused(
 
 
 BRANCHES: Mapping[str, frozenset[str]] = {
-    "grader": frozenset({"exec", "asserts", "calls", "stdio", "pytest", "command", "harbor"}),
+    "grader": frozenset(GRADERS),
     "agent": frozenset({"tools", "refine"}),
     "completion": frozenset({"str", "list[Message]"}),
     "prompt": frozenset({"str", "list[Message]"}),

@@ -1,21 +1,21 @@
-"""The program of a completion: the code in it, and what its task puts around the code. Pure, no I/O.
+"""The program of a completion: its code, and the code of its task around. Pure, no I/O.
 
-The code is found in linear time, by one rule that docs/wire.md states in full. Fenced blocks are read as
-policies write them: unclosed, late in a line, one in another.
+One rule finds the code in linear time; docs/wire.md states the rule in full. Fenced blocks are read as
+policies write them: unclosed, late in a line, nested.
 
-A task may have a prelude, which comes before any program, and code of a prompt that the completion goes on
-with, as in HumanEval. Then the completion is one of three:
+A task may have a prelude, which comes before any program, and code of a prompt for the completion to
+continue, as in HumanEval. Then the completion is of three kinds:
 
-- A body: it follows the prompt's code. Its indentation is repaired if it is missing.
+- A body, behind the prompt's code. A missing indentation is repaired.
 - A whole definition of the function, or of the class around it: the prompt's code before its own
   definition stays, with the imports and helpers there.
-- A method alone, of a class that the prompt begins: it takes the place of the prompt's method.
+- A method alone, of a class of the prompt, in the place of the prompt's method.
 
-With code behind it, a completion fills in the middle: blanks at its edges count, and lines of the prompt or
-of the suffix that it repeats are left out.
+With code behind, a completion fills in the middle: blanks at its edges count, and repeated lines of the
+prompt or of the suffix are left out.
 
-The service's own process does this, so only programs up to MAX_PARSED_CHARACTERS are parsed, and a completion
-longer than MAX_FITTED_CHARACTERS follows the prompt as it is.
+The service's own process does this work: only programs up to MAX_PARSED_CHARACTERS are parsed, and a longer
+completion than MAX_FITTED_CHARACTERS follows the prompt unchanged.
 """
 
 from __future__ import annotations
@@ -24,22 +24,16 @@ import asyncio
 import re
 import unicodedata
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, product
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from proctor_client.queries import without_special_tokens
 from proctor_client.wire import Code, Extract, ExtractRule, Grader
-from proctor_service.judge import other_languages, python_source
-from proctor_service.judge.other_languages import (
-    continued,
-    joined,
-    with_definition,
-    without_last_lines,
-)
-from proctor_service.judge.python_source import syntax_tree, tidy
-from proctor_service.settings.languages import LANGUAGES, PYTHON, PYTHON_ALIASES
+from proctor_service.judge import python_source
+from proctor_service.judge.python_source import Join, join_by, joined, syntax_tree, tidy
+from proctor_service.settings.languages import PYTHON, PYTHON_ALIASES
 
 MAX_PARSED_CHARACTERS = 16 * 1024
 
@@ -58,7 +52,7 @@ MAX_REPEATED_LINES = 200
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What a task puts around the code of a completion, and the name of what the completion defines.
+    """Code of a task around a completion, and the name of the completion's function.
 
     `entry_point`: `f`, `Solution().f` or `Solution.f`; None if the grader names none.
     """
@@ -69,10 +63,10 @@ class Around:
     entry_point: str | None = None
 
     @classmethod
-    def of(cls, grader: Grader, *given: Code) -> Around:
-        """Return what the first of these models that has a field says of it."""
+    def of(cls, grader: Grader, *models: Code) -> Around:
+        """Return each field of the first of these models with the field."""
         prelude, prompt_code, suffix_code = (
-            next((value for each in given if (value := getattr(each, name)) is not None), "")
+            next((value for each in models if (value := getattr(each, name)) is not None), "")
             for name in ("prelude", "prompt_code", "suffix_code")
         )
         return cls(prelude, prompt_code, suffix_code, getattr(grader, "entry_point", None))
@@ -86,64 +80,82 @@ class Around:
 NOTHING = Around()
 
 
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Rules of texts in one language.
+
+    `names`: of the language, for fences. `is_example`: takes a block, the names in other blocks, and
+    `is_named`. `join`: one source behind another. `completed`: a completion as a part of the prompt's
+    program.
+    """
+
+    names: frozenset[str]
+    is_program: Callable[[str], bool]
+    begins_as_code: Callable[[str], bool]
+    defined_names: Callable[[str], frozenset[str]]
+    is_example: IsExample
+    join: Join
+    completed: Callable[[str, Around], str]
+
+
+class IsExample(Protocol):
+    """Tells whether a block of a completion shows a use of others."""
+
+    def __call__(self, block: str, defined: frozenset[str], *, is_named: bool) -> bool: ...
+
+
 async def read_program(
-    text: str, rule: Extract, language: str, around: Around = NOTHING
+    text: str, rule: Extract, texts: Texts, around: Around = NOTHING
 ) -> str | None:
-    """Return what `program_in` returns, without holding up the event loop."""
+    """Return the result of `program_in`, and keep the event loop free."""
     if len(text) <= MAX_WAITED_CHARACTERS:
-        return program_in(text, rule, language, around)
-    return await asyncio.to_thread(program_in, text, rule, language, around)
+        return program_in(text, rule, texts, around)
+    return await asyncio.to_thread(program_in, text, rule, texts, around)
 
 
-def program_in(text: str, rule: Extract, language: str, around: Around = NOTHING) -> str | None:
+def program_in(text: str, rule: Extract, texts: Texts, around: Around = NOTHING) -> str | None:
     """Return the program of a completion; None for a completion without code.
 
-    Where the prompt's code comes before it, a text without marks is code, but in Python only what can be
-    parsed behind the prompt. The prompt may have opened the fence that a body closes.
+    Where the prompt's code comes before it, a text without marks is code, but in Python only if the text
+    parses behind the prompt. The prompt may have opened the fence of a body.
     """
     if not around.continues:
-        code = extract(text, rule, language)
-        return assembled(code, language, around) if code and around.prelude else code
-    code = extract(text, rule, language, continues=True)
+        code = extract(text, rule, texts)
+        return assembled(code, texts, around) if code and around.prelude else code
+    code = extract(text, rule, texts, continues=True)
     if code is None and around.suffix_code and text.isspace():
         code = text
-    if rule == "auto" and language == PYTHON:
+    if rule == "auto" and texts is PYTHON_TEXTS:
         body = answer_of(text).partition("\n```")[0]
         if code is None or body.lstrip("\n").startswith((" ", "\t")):
-            program = assembled(body, language, around)
+            program = assembled(body, texts, around)
             if program.strip() and _is_python(program):
                 return program
     if code is None:
         return None
-    program = assembled(code, language, around)
-    is_readable = language != PYTHON or len(program) > MAX_PARSED_CHARACTERS or _is_python(program)
-    return program if is_readable or extract(text, rule, language) is not None else None
+    program = assembled(code, texts, around)
+    is_readable = (
+        texts is not PYTHON_TEXTS or len(program) > MAX_PARSED_CHARACTERS or _is_python(program)
+    )
+    return program if is_readable or extract(text, rule, texts) is not None else None
 
 
-def assembled(code: str, language: str, around: Around = NOTHING) -> str:
-    """Return the program of extracted code, or of the file of a sandbox. A blank one stays as it is,
-    but for a blank middle.
+def assembled(code: str, texts: Texts, around: Around = NOTHING) -> str:
+    """Return the program of extracted code, or of the file of a sandbox. Blank code stays
+    blank, but for a blank middle.
     """
     if not code or not (code.strip() or around.suffix_code):
         return code
-    if around.continues and language == PYTHON:
-        code = _python(code, around)
-    elif around.continues:
-        code = _other(code, language, around)
-    return joined(language, around.prelude, code)
+    if around.continues:
+        code = texts.completed(code, around)
+    return join_by(texts.join, around.prelude, code)
 
 
-def _fitted(code: str, around: Around) -> str:
-    """Return a body or a middle without what it repeats of its sides."""
+def fitted(code: str, around: Around) -> str:
+    """Return a body or a middle without repeated lines of its sides."""
     if len(code) > MAX_FITTED_CHARACTERS:
         return code
     return _without_sides(code, around.prompt_code, around.suffix_code)
-
-
-def _other(code: str, language: str, around: Around) -> str:
-    prompt, suffix, name = around.prompt_code, around.suffix_code, around.entry_point
-    whole = with_definition(language, prompt, tidy(code), name)
-    return whole or continued(language, prompt, _fitted(code, around), suffix)
 
 
 # ---------------------------------------------------------------- Python
@@ -158,10 +170,10 @@ def _python(code: str, around: Around) -> str:
     defined = {_normal(each) for each in _OPENED.findall(whole)}
     is_defined = bool(names & defined) or any(_assigns(whole, each) for each in names)
     if opened is not None and (opened[0] in defined or (is_defined and not _is_python(prompt))):
-        return joined(PYTHON, without_last_lines(prompt[: opened[1]], ("@",)), whole)
+        return joined(without_last_lines(prompt[: opened[1]], ("@",)), whole)
     if is_defined:
-        return joined(PYTHON, prompt, whole)
-    return _continued(prompt, _fitted(code, around), suffix)
+        return joined(prompt, whole)
+    return _continued(prompt, fitted(code, around), suffix)
 
 
 def _as_method(prompt: str, code: str) -> str | None:
@@ -197,7 +209,7 @@ def _assigns(code: str, name: str) -> bool:
 
 
 def _continued(prompt: str, code: str, suffix: str) -> str:
-    """Return the first way to put the parts together that Python can parse, or else the plain one."""
+    """Return the first parseable arrangement of the parts, or else the plain text."""
     plain = prompt + code + suffix
     if len(plain) > MAX_PARSED_CHARACTERS:
         return plain
@@ -216,7 +228,7 @@ def _continued(prompt: str, code: str, suffix: str) -> str:
 
 
 def _indented(prompt: str, body: str) -> Iterator[str]:
-    """Yield ways in which a body may be indented: as it is, if its first line has blanks before it."""
+    """Yield indented forms of a body: the body itself, if its first line begins with blanks."""
     if not body.startswith((" ", "\t")):
         last = prompt.rstrip().rpartition("\n")[2]
         indent = last[: len(last) - len(last.lstrip())] + ("    " if last.endswith(":") else "")
@@ -240,6 +252,14 @@ def _is_python(source: str) -> bool:
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return False
     return True
+
+
+def without_last_lines(text: str, beginnings: tuple[str, ...]) -> str:
+    """Return a text without its last lines that begin so, behind blanks: decorators, comments."""
+    lines = text.splitlines(keepends=True)
+    while lines and lines[-1].lstrip().startswith(beginnings):
+        lines.pop()
+    return "".join(lines)
 
 
 # ---------------------------------------------------------------- the middle
@@ -282,7 +302,6 @@ def _overlap(first: list[str], second: list[str]) -> int:
 
 _TAGGED, _FENCED = ExtractRule(tags=["answer"]), ExtractRule()
 _RULES = {"auto": _TAGGED, "xml": _TAGGED, "fence": _FENCED, "none": ExtractRule(fence="none")}
-_ALIASES = {PYTHON: PYTHON_ALIASES} | {name: each.aliases for name, each in LANGUAGES.items()}
 _COMPARED_BLOCKS, _LONGEST_EXAMPLE = 8, 16 * 1024
 
 _TOKEN = r"<[|｜][^<>|｜\s]{1,40}+[|｜]>"
@@ -298,27 +317,27 @@ _END = re.compile(r"\[(?:(/PYTHON\])|DONE\](?=[ \t]*+$))", re.M)
 
 
 def extract(
-    text: str, rule: Extract, language: str = PYTHON, *, continues: bool = False
+    text: str, rule: Extract, texts: Texts | None = None, *, continues: bool = False
 ) -> str | None:
     """Return the code in a completion, or None if the completion has no code.
 
-    `language` selects the fences that count. `continues`: the completion may go on with code of the
+    `texts`: of its language, by default Python. `continues`: the completion may go on with code of the
     prompt, so a text without marks is code, and blanks at the edges of the code count.
     """
     is_auto, chosen = rule == "auto", _RULES[rule] if isinstance(rule, str) else rule
     if not chosen.tags and chosen.fence == "none":
         return text if text.strip() else None
-    texts = python_source if language == PYTHON else other_languages
+    texts = texts or PYTHON_TEXTS
     text = _plain(text, chosen.tags)
-    whole = _cut(text, language) if is_auto else None
-    if whole is not None and _is_program(whole, language):
+    whole = _cut(text, texts) if is_auto else None
+    if whole is not None and texts.is_program(whole):
         return whole if continues else tidy(whole)
-    answer = _cut(_without_thoughts(text), language)
+    answer = _cut(_without_thoughts(text), texts)
     tagged = _last_tagged(answer, chosen.tags) if chosen.tags else None
     wholes = dict.fromkeys([answer] * is_auto + ([tagged] if tagged else []))
-    found = next((each for each in wholes if each != whole and _is_program(each, language)), None)
+    found = next((each for each in wholes if each != whole and texts.is_program(each)), None)
     if found is None and (tagged or is_auto or not chosen.tags):
-        found = _block(tagged or answer, language, chosen.fence) or tagged
+        found = _block(tagged or answer, texts, chosen.fence) or tagged
     if found is None and is_auto and next(fences_of(answer), None) is None:
         found = answer if continues or texts.begins_as_code(answer) else None
     if not found or found.isspace():
@@ -326,15 +345,9 @@ def extract(
     return found if continues else tidy(found)
 
 
-def _is_program(text: str, language: str) -> bool:
-    if language == PYTHON:
-        return python_source.is_program(text)
-    return other_languages.is_program(text) and first_end(text) is None
-
-
-def answer_of(text: str, language: str = PYTHON) -> str:
-    """Return a completion without what is no answer: special tokens, thoughts, markers of prompts."""
-    return _cut(_without_thoughts(_plain(text)), language)
+def answer_of(text: str) -> str:
+    """Return a completion without special tokens, thoughts, and markers of prompts."""
+    return _cut(_without_thoughts(_plain(text)), PYTHON_TEXTS)
 
 
 def _plain(text: str, tags: Sequence[str] = ()) -> str:
@@ -349,15 +362,15 @@ def _begins_line(text: str, place: int) -> bool:
     return text[max(0, place - 100) : place].rstrip(" \t")[-1:] in ("", "\n")
 
 
-def _cut(text: str, language: str) -> str:
-    """Return what is between the markers of prompts, without special tokens and a fence's name before it."""
+def _cut(text: str, texts: Texts) -> str:
+    """Return the text between the markers of prompts, without special tokens and a fence's name."""
     text = _FIRST.sub("", text, count=1)
     places = ((each.start(), each[1]) for each in _END.finditer(text))
     text = text[: next((at for at, in_line in places if in_line or _begins_line(text, at)), None)]
     begins = [each.end() for each in _BEGIN.finditer(text) if _begins_line(text, each.start())]
     text = text[begins[-1] if begins else 0 :]
     name, _, rest = text.partition("\n")
-    return rest if name.strip().lower() in (language, *_ALIASES.get(language, ())) else text
+    return rest if name.strip().lower() in texts.names else text
 
 
 def _without_thoughts(text: str) -> str:
@@ -366,12 +379,12 @@ def _without_thoughts(text: str) -> str:
         if begin == "<think>" or tag.lastindex or _begins_line(text, tag.start()):
             ends.append(tag.start() if tag[2] else tag.end())
     parts = ((text[:end], text[end:]) for end in reversed(ends))
-    kept = (rest for head, rest in parts if not (is_unpaired(head) and is_unpaired(rest)))
-    return next(kept, text)  # of the others, the tag is in a block
+    answers = (rest for head, rest in parts if not (is_unpaired(head) and is_unpaired(rest)))
+    return next(answers, text)  # of the others, the tag is in a block
 
 
 def _last_tagged(text: str, tags: Sequence[str]) -> str | None:
-    """Return what is in the last tag with anything in it; that one may be unclosed."""
+    """Return the contents of the last tag with contents; the last tag may be unclosed."""
     begin, opened, found = 0, "", ""
     for tag in re.finditer(rf"<(/?)({'|'.join(map(re.escape, tags))})>", text, re.I):
         before, after = text[tag.start() - 1 : tag.start()], text[tag.end() : tag.end() + 1]
@@ -385,27 +398,25 @@ def _last_tagged(text: str, tags: Sequence[str]) -> str | None:
     return text[begin:] if opened and text[begin:].strip() else found or None
 
 
-def _block(text: str, language: str, which: str) -> str | None:
+def _block(text: str, texts: Texts, which: str) -> str | None:
     """Return a block with the language's name, or else one without, but for outputs and examples."""
-    texts = python_source if language == PYTHON else other_languages
     end, opened = first_end(text), None
     if end is not None and texts.begins_as_code(text[: end.end]):
         rest = text[end.body :]  # the prompt opened a block; else it begins here, and never ends
         opened = OPENED if next(fences_of(rest), None) or not texts.begins_as_code(rest) else None
     last = {named: deque[tuple[int, bool, str]](maxlen=_COMPARED_BLOCKS) for named in (True, False)}
     first: dict[bool, str] = {}
-    names = frozenset((language, *_ALIASES.get(language, ())))
-    for place, (name, code) in enumerate(blocks_of(text, names, opened)):
+    for place, (name, code) in enumerate(blocks_of(text, texts.names, opened)):
         last[bool(name)].append((place, bool(name), code))
         first.setdefault(bool(name), code)
     if which != "last":
         return first.get(True) or first.get(False) if which == "first" else None
-    usable, known = dict[bool, str](), frozenset[str]()
+    usable, defined = dict[bool, str](), frozenset[str]()
     for _, is_named, code in sorted((*last[True], *last[False])):
         block = tidy(code) if len(code) <= _LONGEST_EXAMPLE else ""
-        if not block or not texts.is_example(block, known, is_named=is_named):
+        if not block or not texts.is_example(block, defined, is_named=is_named):
             usable[is_named] = code
-        known |= texts.defined_names(block)
+        defined |= texts.defined_names(block)
     ends = (each[-1][2] for each in last.values() if each)
     return usable.get(True) or usable.get(False) or next(ends, None)
 
@@ -415,7 +426,7 @@ def _block(text: str, language: str, which: str) -> str | None:
 
 _MARK = re.compile(r"([`~])\1{2,}+")  # "```", "~~~~"
 _LANGUAGE = re.compile(r"[\s{.]*((?:\w[\w+#-]*)?)")  # " python", "{.python}", "c++17"
-_INFO_OF_LATE_FENCE = re.compile(r"[\w+#.-]*\s*")
+_INFO_OF_LATE_FENCE = re.compile(r"[\w+#.-]*\s*")  # "c++ "; not "python: see"
 
 
 class Fence(NamedTuple):
@@ -479,9 +490,20 @@ def is_unpaired(text: str) -> bool:
 
 
 def first_end(text: str) -> Fence | None:
-    """Return the fence that closes a block that the text begins in."""
+    """Return the closing fence of a block from before the text."""
     ends = (
         each for each in fences_of(text) if each.is_late or each.language or each.closes(OPENED)
     )
     first = next(ends, None) if is_unpaired(text) else None
     return first if first is not None and first.closes(OPENED) else None
+
+
+PYTHON_TEXTS = Texts(
+    names=frozenset((PYTHON, *PYTHON_ALIASES)),
+    is_program=python_source.is_program,
+    begins_as_code=python_source.begins_as_code,
+    defined_names=python_source.defined_names,
+    is_example=python_source.is_example,
+    join=python_source.join,
+    completed=_python,
+)

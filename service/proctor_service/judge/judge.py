@@ -48,9 +48,8 @@ class Judge:
     async def _judge(self, submission: Submission, backend: Sandboxes) -> Judgement:
         grader = submission.grader
         rules = self._graders[grader.kind]
-        integrity = integrity_of(grader)
-        if rules.integrity is not None:
-            integrity = await rules.integrity(grader)
+        decide = rules.integrity
+        integrity = integrity_of(grader) if decide is None else await decide(grader)
         try:
             judgement = await rules.judge(submission, grader, backend)
             if judgement.limited is not None:
@@ -67,9 +66,9 @@ class Judge:
 
 
 def _too_large(submission: Submission) -> Judgement:
-    """Return the judgement of a submission that no sandbox takes: a policy may write such a file.
+    """Return the judgement of a submission too large for a sandbox.
 
-    Raises InvalidTask if its tests are what is too large.
+    Raises InvalidTask if the tests are too large.
     """
     own = len(submission.source) + sum(map(len, submission.files.values()))
     if own * _LONGEST_ESCAPE < MAX_LINE_BYTES // 2:

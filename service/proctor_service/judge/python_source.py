@@ -1,8 +1,8 @@
-"""Python source: its syntax tree, whether a text is a program, and whether a block shows another one.
+"""Python source: its syntax tree, two sources as one, and signs of programs and of examples.
 
 A parse holds the interpreter's lock, so a long text is parsed in parts of whole statements, and other
 threads run in between. A text is parsed up to `MOST_PARSED` characters. Standard library only: the process
-that analyses long tests imports this module.
+of long analyses imports this module.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import sys
 import textwrap
 import threading
 import warnings
+from collections.abc import Callable
 from functools import partial
 
 _ONE_AT_A_TIME = threading.Lock()
@@ -102,10 +103,10 @@ def defined_names(block: str) -> frozenset[str]:
         return frozenset()
 
 
-def is_example(block: str, known: frozenset[str], *, is_named: bool) -> bool:
-    """Tell whether a block is an output, or needs one of the names `known`, which other blocks define.
+def is_example(block: str, defined: frozenset[str], *, is_named: bool) -> bool:
+    """Return True for an output, and for a use of the names `defined` in other blocks.
 
-    The class of a solution may use what another block gives, such as the nodes of a list.
+    The class of a solution may use definitions of another block, such as the nodes of a list.
     """
     try:
         tree = syntax_tree(_SESSION.sub("", block))
@@ -122,4 +123,42 @@ def is_example(block: str, known: frozenset[str], *, is_named: bool) -> bool:
             loaded.add(node.id)
         elif not isinstance(node, ast.alias):
             bound.update(getattr(node, name, None) or "" for name in ("id", "arg", "name"))
-    return "Solution" not in bound - known and not known.isdisjoint(loaded - bound)
+    return "Solution" not in bound - defined and not defined.isdisjoint(loaded - bound)
+
+
+# `from __future__ import annotations`, and before a semicolon.
+_FUTURE = re.compile(
+    r"^(from[ \t]+__future__[ \t]+import[ \t]*(?:\([^()]*\)|[^\n;#]*))(?:[ \t]*;[ \t]*)?",
+    re.MULTILINE,
+)
+_SHEBANG = re.compile(r"#![^\[\n][^\n]*(?:\n|\Z)")  # `#!/bin/bash`; not Rust's `#![allow(unused)]`
+
+Join = Callable[[str, str], str]
+
+
+def join_by(rule: Join, before: str, code: str) -> str:
+    """Return one source with the contents of both, in this order, by the rule of a language."""
+    if not before.strip():
+        return code
+    if not code.strip():
+        return before
+    code = _SHEBANG.sub("", code, count=1) if code.startswith("#!") else code
+    return rule(before, code)
+
+
+def appended(before: str, code: str) -> str:
+    """Return one source behind the other."""
+    return f"{before.rstrip()}\n{code}"
+
+
+def joined(before: str, code: str) -> str:
+    """Return one Python source with the contents of both: imports from `__future__` stand first."""
+    return join_by(join, before, code)
+
+
+def join(before: str, code: str) -> str:
+    """Return one Python source with both, neither of them blank."""
+    futures = dict.fromkeys(
+        each.strip() for text in (code, before) for each in _FUTURE.findall(text)
+    )
+    return "\n".join([*futures, _FUTURE.sub("", before).strip("\n"), _FUTURE.sub("", code)])

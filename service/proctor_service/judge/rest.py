@@ -1,7 +1,7 @@
-"""What is judged after a test that a limit ended, where each test has a share of the reward.
+"""Later tests after the end of a test by a limit, where each test has a share of the reward.
 
-The sandbox of that test is gone, so the later tests of `calls` and `asserts` run in a fresh one, as the
-cases of `stdio` always do. All sandboxes together have the limits of all tests.
+The sandbox of the ended test is gone, so the later tests of `calls` and `asserts` run in a fresh sandbox, as
+the cases of `stdio` always do. All sandboxes together have the limits of all tests.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _OWN_PART = 0.5  # of the time up to the deadline
 
 @dataclass(slots=True)
 class Wasted:
-    """CPU and idle seconds of a submission in tests that a limit ended."""
+    """CPU and idle seconds of a submission in tests with an end by a limit."""
 
     submission: Submission
     seconds: float = 0.0
@@ -43,8 +43,8 @@ class Wasted:
         """Return the result of further tests; None if the deadline comes first and they do not count.
 
         They do not count if the reward is decided without them, or if half of the time up to the
-        deadline was the submission's own, in tests that a limit ended. Raises DeadlinePassed if the
-        service is what took the time.
+        deadline was the submission's own, in tests with an end by a limit. Raises DeadlinePassed if the
+        service took the time.
         """
         asked_at, deadline = self.submission.asked_at, self.submission.deadline
         if not (self.seconds or is_decided) or math.isinf(deadline):
@@ -64,10 +64,10 @@ Judge = Callable[[Submission, Sandboxes], Awaitable[Judgement]]
 async def with_rest(
     judge: Judge, submission: Submission, backend: Sandboxes, judged: Judgement
 ) -> Judgement:
-    """Return the judgement of all tests, each in a sandbox that no earlier test has used up.
+    """Return the judgement of all tests.
 
-    `judged`: the judgement of the tests up to one that a limit ended. With the scoring `all`, nothing
-    runs after it.
+    `judged`: the judgement of the tests up to the end by a limit. With the scoring `all`, later tests stay
+    unjudged.
     """
     whole = judged
     wasted, first = Wasted(submission), 0

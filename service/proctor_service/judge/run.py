@@ -1,12 +1,11 @@
-"""One program in one fresh sandbox: its messages, its ending, and the judgement that they make.
+"""One program in one fresh sandbox: its messages, its ending, and its judgement.
 
 The submission's snapshot is restored in each of its sandboxes before the program starts. A failed
-restore is a verdict: only the agent that left the files can cause the failure, and an error would
-let the agent avoid a bad reward. The sandbox always gets more disk than the snapshot needs, so an
-honest snapshot always fits.
+restore is a verdict: only the agent's files can cause the failure, and an error would let the agent
+avoid a bad reward. The sandbox always has room for an honest snapshot.
 
 The messages of the submission's interpreter are untrusted: a hostile submission may write anything
-on the channel. Any line that an honest interpreter would not send next is forged: the judgement gets
+on the channel. Any line out of an honest interpreter's order is forged: the judgement gets
 the signal `forged_result`, and later lines are ignored.
 """
 
@@ -172,7 +171,7 @@ async def run(
     Raises SandboxUnavailable and SandboxLost, and from `check_outcome` Unfit, InvalidTask and
     RunnerFailed. `says_began`: true if the job's runner reports the start of the submission; a
     command's runner does not. `reports_tests`: with each of its lines a test begins, which has its own
-    limits of time. A submission that forges lines gains the limits of all tests together, at most.
+    limits of time. Forged lines gain the limits of all tests together, at most.
     """
     async with backend.lease(room_for(limits, state), environment) as sandbox:
 
@@ -205,7 +204,7 @@ async def run_calls(
 ) -> Run:
     """Run a job of calls to its end: each call is a line, sent after the answer to the one before.
 
-    Each call has its own limits of time, and so has a load of the program that takes long. Raises as
+    Each call has its own limits of time, and so has a long load of the program. Raises as
     `run`.
     """
     unsent = iter(calls)
@@ -314,7 +313,7 @@ class Raised:
 
 
 @dataclass(slots=True)
-class Said:
+class Messages:
     """All messages of a run. `answers`: for each call its encoded value or its exception.
 
     `reached`: the word that a script sent at its end.
@@ -331,47 +330,53 @@ class Said:
 NOT_REACHED = Raised("failed", "not reached")
 
 
-def understand(lines: Iterable[bytes], calls: int = 0) -> Said:
+def understand(lines: Iterable[bytes], calls: int = 0) -> Messages:
     """Parse the lines of a run with `calls` requested calls.
 
     Values stay unparsed: the expected value decides how much of a value is parsed.
     """
-    said = Said()
+    messages = Messages()
     for line in lines:
-        if said.done or said.stopped is not None:
-            said.forged = True
+        if messages.done or messages.stopped is not None:
+            messages.forged = True
             break
-        expected = b'["value",%d,' % len(said.answers)
-        if said.loaded and len(said.answers) < calls and line.startswith(expected):
-            said.answers.append(line[len(expected) : -1])
+        expected = b'["value",%d,' % len(messages.answers)
+        if messages.loaded and len(messages.answers) < calls and line.startswith(expected):
+            messages.answers.append(line[len(expected) : -1])
             continue
         try:
-            _take(said, loads_message(line), calls)
+            _take(messages, loads_message(line), calls)
         except (Malformed, TypeError, ValueError, IndexError, KeyError):
-            said.forged = True
-        if said.forged:
+            messages.forged = True
+        if messages.forged:
             break
-    return said
+    return messages
 
 
-def _take(said: Said, frame: Any, calls: int) -> None:
+def _take(messages: Messages, frame: Any, calls: int) -> None:
     match frame:
-        case ["loaded"] if not said.loaded:
-            said.loaded = True
-        case ["reached", str(word)] if said.reached is None:
-            said.reached = word
-        case ["done"] if said.loaded and len(said.answers) == calls:
-            said.done = True
-        case ["syntax", _] | ["raised" | "exit", "load", *_] if not said.loaded:
-            said.stopped = not_loaded(frame)
-        case ["raised", int(index), *rest] if said.loaded and index == len(said.answers) < calls:
-            said.answers.append(_raised(rest))
-        case ["exit", int(index), int(code)] if said.loaded and index == len(said.answers) < calls:
-            said.stopped = _left(code)
-        case ["ended", int(index), str(name)] if said.loaded and index == len(said.answers) < calls:
-            said.stopped = Raised("runtime_error", f"the program ended itself: {name[:200]}")
+        case ["loaded"] if not messages.loaded:
+            messages.loaded = True
+        case ["reached", str(word)] if messages.reached is None:
+            messages.reached = word
+        case ["done"] if messages.loaded and len(messages.answers) == calls:
+            messages.done = True
+        case ["syntax", _] | ["raised" | "exit", "load", *_] if not messages.loaded:
+            messages.stopped = not_loaded(frame)
+        case ["raised", int(index), *rest] if (
+            messages.loaded and index == len(messages.answers) < calls
+        ):
+            messages.answers.append(_raised(rest))
+        case ["exit", int(index), int(code)] if (
+            messages.loaded and index == len(messages.answers) < calls
+        ):
+            messages.stopped = _left(code)
+        case ["ended", int(index), str(name)] if (
+            messages.loaded and index == len(messages.answers) < calls
+        ):
+            messages.stopped = Raised("runtime_error", f"the program ended itself: {name[:200]}")
         case _:
-            said.forged = True
+            messages.forged = True
 
 
 def not_loaded(frame: list[Any]) -> Raised:
@@ -401,7 +406,7 @@ def _left(code: int) -> Raised:
 
 
 def of_silence(ended: Ended) -> tuple[Verdict, str]:
-    """Return the verdict of a program that ended within its limits, before it answered.
+    """Return the verdict of a program with an end within its limits, before its answer.
 
     Raises SandboxLost if the service ended the program: the submission then has no verdict.
     """
@@ -414,10 +419,10 @@ def of_silence(ended: Ended) -> tuple[Verdict, str]:
 
 def of_exception(names: object) -> Verdict:
     """Return the verdict of an exception, from the names of its class and base classes."""
-    known = names if isinstance(names, list) else []
-    if "MemoryError" in known:
+    classes = names if isinstance(names, list) else []
+    if "MemoryError" in classes:
         return "memory_limit"
-    if "AssertionError" in known:
+    if "AssertionError" in classes:
         return "failed"
     return "runtime_error"
 
@@ -460,7 +465,7 @@ def count_tests(tests: Iterable[tuple[str, Raised | None]]) -> TestCounts:
 
 def conclude(
     finished: Run,
-    said: Said,
+    messages: Messages,
     tests: Iterable[tuple[str, Raised | None]],
     test_of: Callable[[int], int | None] = lambda call: call,
 ) -> Judgement:
@@ -470,14 +475,14 @@ def conclude(
     """
     counted = count_tests(tests)
     limited = LIMITS.get(finished.ended.ending)
-    problem = said.stopped or counted.first
+    problem = messages.stopped or counted.first
     at = None
     if limited is not None:
         verdict, message = limited
-        if finished.loaded or said.loaded:
-            at = test_of(len(said.answers))
-    elif not said.done and said.stopped is None:
-        if said.forged:
+        if finished.loaded or messages.loaded:
+            at = test_of(len(messages.answers))
+    elif not messages.done and messages.stopped is None:
+        if messages.forged:
             verdict, message = "failed", "what the program sent is no answer"
         else:
             verdict, message = of_silence(finished.ended)
@@ -492,19 +497,19 @@ def conclude(
         failures=counted.failures,
         message=message,
         limited=at,
-        **evidence(finished, said, verdict, counted.signals),
+        **evidence(finished, messages, verdict, counted.signals),
     )
 
 
 def evidence(
-    finished: Run, said: Said, verdict: Verdict, more: frozenset[str] = frozenset()
+    finished: Run, messages: Messages, verdict: Verdict, more: frozenset[str] = frozenset()
 ) -> dict[str, object]:
     """Return the hack signals visible in a run, and how a run without a report ended."""
-    signals = [FORGED] if said.forged else []
+    signals = [FORGED] if messages.forged else []
     if verdict == "early_exit":
         signals.append("early_exit")
     signals += sorted(more)
-    reported = said.done or said.reached or said.stopped or said.forged
+    reported = messages.done or messages.reached or messages.stopped or messages.forged
     expected = reported or finished.ended.ending in LIMITS
     unreported = "" if expected else finished.how_it_ended()
     return {"hack_signals": tuple(signals), "unreported": unreported}

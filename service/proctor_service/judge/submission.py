@@ -72,7 +72,7 @@ def integrity_of(grader: Grader) -> Integrity:
 
 
 def source_of(solution: bytes, grader: Grader) -> str:
-    """Return the source in a solution.py; what is not in its encoding is a syntax error in Python, too.
+    """Return the source in a solution.py; bytes outside of its encoding are a syntax error in Python, too.
 
     An empty source leaves the file unchanged, for a grader that judges the working directory.
     """
@@ -116,7 +116,7 @@ class Judgement:
 
 
 def test_list(grader: Grader) -> tuple[str, Sequence[Any]]:
-    """Return the name and the value of a grader's field that lists its tests one by one, if any."""
+    """Return name and value of a grader's list of tests, if any."""
     for name in ("cases", "tests"):
         tests = getattr(grader, name, None)
         if isinstance(tests, list):
@@ -131,7 +131,7 @@ def test_count(grader: Grader) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Sandbox whose files a grader judges, after a session or a rollout.
+    """Sandbox with the files for a grader, after a session or a rollout.
 
     `has_image`: its environment has an image. `max_seconds`: the server's ceiling of wall time.
     `keeps_files`: False for an agent whose files are no part of its answer.
@@ -148,11 +148,11 @@ Control = Callable[[str, str], "Tests | None"]
 
 @dataclass(frozen=True, slots=True)
 class GraderRules:
-    """How graders of one kind are checked, judged, and controlled.
+    """Functions of the graders of one kind: check, judge, and control.
 
-    `judge`: raises a `Failure`, Unfit, JobTooLong and ValueTooLarge. `integrity`: awaits the integrity that
-    an analysis of the tests decides; None where the kind decides. `check`: raises InvalidRequest for a place
-    that the grader cannot judge; the last argument names the field. `control`: returns None for a grader
+    `judge`: raises a `Failure`, Unfit, JobTooLong and ValueTooLarge. `integrity`: awaits the integrity by
+    an analysis of the tests; None where the kind decides. `check`: raises InvalidRequest for an unsuitable
+    place; the last argument names the field. `control`: returns None for a grader
     without a negative control.
     """
 

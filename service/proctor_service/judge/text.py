@@ -30,13 +30,13 @@ _NUMBER = re.compile(
     r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?|[+-]?inf(?:inity)?|nan", re.I | re.A
 )
 """Numbers as programs print them: `-1`, `.5`, `1.`, `1e-9`, `NaN`; not `0x10` or `1_0`."""
-_INTEGER = re.compile(r"[+-]?\d+", re.A)
+_INTEGER = re.compile(r"[+-]?\d+", re.A)  # `-12`, `007`
 _NUMBER_CHARACTERS = 400  # a float has fewer digits in its whole range
 _QUOTED_CHARACTERS = 80
 _BLANKS = " \t\n\r\v\f"
 _SPACES = re.compile(r"(\s+)", re.A)
 """White space between words: two spaces in `a  b`; not the no-break space in `1\xa0000`."""
-_WORD = re.compile(r"\S+", re.A)
+_WORD = re.compile(r"\S+", re.A)  # `a` and `b` in `a  b`
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +119,12 @@ class Comparison:
             if got is not None and wanted is not None and self._is_same_part(got, wanted):
                 continue
             place = _place(actual, number, self.compare)
-            said = _say(place, got, wanted, "token" if self.compare == "tokens" else "line")
-            return f"{said}, expected {_quote(wanted)}" if reveal and wanted is not None else said
+            difference = _say(place, got, wanted, "token" if self.compare == "tokens" else "line")
+            return (
+                f"{difference}, expected {_quote(wanted)}"
+                if reveal and wanted is not None
+                else difference
+            )
         raise AssertionError("outputs that differ have a difference")
 
     def _parts(self, text: str) -> Sequence[str]:
@@ -168,7 +172,7 @@ class Comparison:
 
 
 def _is_decimal_of(token: str, wanted: int) -> bool:
-    """Tell whether a number is written with more than an integer needs, such as `5.0` for 5.
+    """Return True for a longer form of an integer, such as `5.0` for 5.
 
     A float lacks the last digits of a long one.
     """

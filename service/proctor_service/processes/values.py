@@ -13,37 +13,20 @@ from typing import Any
 from pydantic import BaseModel
 
 from proctor_client.wire import (
-    AssertsGrader,
     Call,
-    CallsGrader,
-    CommandGrader,
     Compiler,
-    ExecGrader,
     Failure,
     Grader,
-    HarborGrader,
-    PytestGrader,
     StdioCase,
-    StdioGrader,
     Tolerance,
 )
+from proctor_client.wire.graders import GRADERS
 from proctor_service.errors import ProctorServiceError, SandboxLost
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Command, Ended, Limits, Traits, Usage
 
 Values = tuple[Any, ...]
 
-_GRADERS: Mapping[str, type[BaseModel]] = MappingProxyType(
-    {
-        "asserts": AssertsGrader,
-        "calls": CallsGrader,
-        "stdio": StdioGrader,
-        "exec": ExecGrader,
-        "pytest": PytestGrader,
-        "command": CommandGrader,
-        "harbor": HarborGrader,
-    }
-)
 _CASES: Mapping[str, type[BaseModel]] = MappingProxyType({"calls": Call, "stdio": StdioCase})
 _REMEMBERED_GRADERS = 32
 _REMEMBERED_BYTES = 32 << 20
@@ -98,7 +81,7 @@ class Graders:
                 fields["cases"] = [_CASES[kind].model_construct(**each) for each in fields["cases"]]
             if isinstance(tolerance := fields.get("tolerance"), dict):
                 fields["tolerance"] = Tolerance.model_construct(**tolerance)
-            made: Any = _GRADERS[kind].model_construct(**fields)
+            made: Any = GRADERS[kind].model_construct(**fields)
             grader = self._decoded[text] = made
             self._decoded_bytes += len(text)
             while _is_too_much(self._decoded, self._decoded_bytes):

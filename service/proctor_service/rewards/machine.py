@@ -6,9 +6,9 @@ Every refusal is an InvalidRequest with the name of the field.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NoReturn, get_args
+from typing import NoReturn
 
 from proctor_client.wire import (
     CommandGrader,
@@ -19,13 +19,15 @@ from proctor_client.wire import (
     StdioGrader,
 )
 from proctor_client.wire import Limits as WireLimits
+from proctor_client.wire.graders import GRADERS
 from proctor_service.errors import InvalidRequest
+from proctor_service.judge.extract import Texts
 from proctor_service.judge.submission import Graders, Place
 from proctor_service.sandbox.environments import NO_ENVIRONMENTS, Environments
 from proctor_service.sandbox.interface import TESTS, Backend, Limits
 from proctor_service.settings import Settings
 from proctor_service.settings.environments import DEFAULT
-from proctor_service.settings.languages import PYTHON, RUNNER_LANGUAGES, language_named
+from proctor_service.settings.languages import PYTHON, RUNNER_LANGUAGES, Language, language_named
 from proctor_service.settings.mcp_servers import NO_SERVERS, McpServer
 
 LIMITS_WITH_CEILING = (
@@ -36,11 +38,6 @@ LIMITS_WITH_CEILING = (
     "processes",
     "disk_mb",
 )
-_ANY_LANGUAGE = [
-    get_args(each.model_fields["kind"].annotation)[0]
-    for each in get_args(get_args(Grader)[0])
-    if each.any_language
-]
 MOST_FILES = 1000
 LONGEST_TAG_CHARACTERS = 256
 LONGEST_PATH_BYTES = 1024
@@ -54,13 +51,19 @@ DEEPEST_PATH = 64
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The server's settings and backend: the same for every request."""
+    """The server's settings, backend and registries: the same for every request.
+
+    `texts`: the rules of texts in a language, by its name. `named`: returns a language
+    with the class names of a source.
+    """
 
     settings: Settings
     backend: Backend
+    graders: Graders
+    texts: Callable[[str], Texts]
+    named: Callable[[Language, str], Language]
     environments: Environments = field(default_factory=lambda: NO_ENVIRONMENTS)
     mcp_servers: Mapping[str, McpServer] = field(default_factory=lambda: NO_SERVERS)
-    graders: Graders = field(default_factory=dict)
 
     def check_place(
         self, grader: Grader, environment: str, where: str, *, keeps_files: bool = True
@@ -184,7 +187,7 @@ def check_language(grader: Grader, language: str, where: str, *, has_launcher: b
     `has_launcher`: whether the language takes tests apart from the submission, as Python does.
     """
     if language != PYTHON and not grader.any_language:
-        kinds = ", ".join(_ANY_LANGUAGE)
+        kinds = ", ".join(name for name, each in GRADERS.items() if each.any_language)
         raise InvalidRequest(
             f"{where}: {grader.kind} judges python only; for others there are: {kinds}"
         )

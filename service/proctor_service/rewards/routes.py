@@ -287,7 +287,7 @@ class Translation:
         text = completion_text(body, where)
         rule = body.extract or request.extract
         around = Around.of(grader, body, request)
-        source = await read_program(text, rule, language, around)
+        source = await read_program(text, rule, self.machine.texts(language), around)
         self._added += 0 if source is None else max(0, len(source) - len(text))
         if self._added > MAX_ADDED_CHARACTERS:
             raise BatchTooLarge(

@@ -12,7 +12,7 @@ from contextlib import closing
 from proctor_client.wire import GradeRequest, HarborGrader
 from proctor_service.errors import FileMissing, FileRefused, SandboxEnded
 from proctor_service.http.responses import Line
-from proctor_service.judge.extract import Around, assembled
+from proctor_service.judge.extract import PYTHON_TEXTS, Around, assembled
 from proctor_service.judge.submission import (
     SOLUTION,
     Submission,
@@ -27,7 +27,6 @@ from proctor_service.rewards.routes import RewardHandler
 from proctor_service.sandbox.interface import Limits
 from proctor_service.sandboxes.registry import Registry, Session
 from proctor_service.scheduling.queue import FairQueue
-from proctor_service.settings.languages import PYTHON
 
 GRADING_SECONDS = 600.0
 """Deadline of a waiting grading; after that the result has the error `deadline`, as in /reward."""
@@ -102,7 +101,7 @@ class Gradings:
             return _nothing_to_judge(request, session, refusal.message)
         source = source_of(solution, request.grader)
         return Submission(
-            assembled(source, PYTHON, Around.of(request.grader, request)),
+            assembled(source, PYTHON_TEXTS, Around.of(request.grader, request)),
             request.grader,
             limits,
             request.scoring,

@@ -32,7 +32,11 @@ class Compat(Feature):
         from proctor_service.features.compat.routes import COMPAT_BODIES, compat_routes
 
         runner = Runner(
-            core.machine.backend, core.queue, core.settings.languages, core.metrics.executed
+            core.machine.backend,
+            core.queue,
+            core.settings.languages,
+            core.machine.named,
+            core.metrics.executed,
         )
         self.handler = CompatHandler(core.machine, core.evaluate, runner, core.queue, core.running)
         core.bodies.extend(COMPAT_BODIES)

@@ -18,7 +18,6 @@ from proctor_service.errors import (
     SandboxEnded,
     SandboxLost,
 )
-from proctor_service.judge.jvm_names import named
 from proctor_service.sandbox.interface import (
     DEFAULT,
     Backend,
@@ -73,14 +72,23 @@ class Ran:
 
 
 class Runner:
-    """Runner of programs, each in its own sandbox, through the common queue."""
+    """Runner of programs, each in its own sandbox, through the common queue.
+
+    `named`: returns a language with the class names of a source.
+    """
 
     def __init__(
-        self, backend: Backend, queue: FairQueue, languages: Mapping[str, Language], tell: Tell
+        self,
+        backend: Backend,
+        queue: FairQueue,
+        languages: Mapping[str, Language],
+        named: Callable[[Language, str], Language],
+        tell: Tell,
     ) -> None:
         self._backend = backend
         self._queue = queue
         self._languages = languages
+        self._named = named
         self._tell = tell
 
     async def run(self, program: Program, asker: Asker) -> Ran:
@@ -101,7 +109,7 @@ class Runner:
     async def _in_sandbox(self, program: Program) -> Ran:
         language = None
         if program.language != "python":
-            language = named(self._languages[program.language], program.source)
+            language = self._named(self._languages[program.language], program.source)
             language = language.within(program.limits.memory_mb)
         files = dict(program.files)
         run = Command((), program.source, program.stdin, program.run_seconds)

@@ -124,7 +124,7 @@ async def _submit(handler: CompatHandler, asked: Submit, context: RequestContext
     if config.custom_extract_logic is not None:
         raise InvalidRequest("config.custom_extract_logic: code of a request never runs in here")
     language = handler.language(config.language)
-    code = await read_program(asked.completion, "auto", language) or ""
+    code = await read_program(asked.completion, "auto", handler.machine.texts(language)) or ""
     cases = config.provided_data.test
     tests = []
     if code:

@@ -24,9 +24,8 @@ from proctor_service.features.compat.handler import (
     RequestContext,
 )
 from proctor_service.http.problems import problem
-from proctor_service.judge.extract import read_program
+from proctor_service.judge.extract import PYTHON_TEXTS, read_program
 from proctor_service.scheduling.pacer import Pacer
-from proctor_service.settings.languages import PYTHON
 
 JOB = "skypilot"
 LIMIT_SECONDS = 30.0
@@ -112,7 +111,7 @@ async def _codes(items: list[RewardItem]) -> list[str]:
     """Return the code of each response, extracted as in /reward with `auto`."""
     codes, pacer = [], Pacer()
     for item in items:
-        codes.append(await read_program(item.response, "auto", PYTHON) or "")
+        codes.append(await read_program(item.response, "auto", PYTHON_TEXTS) or "")
         await pacer.pause()
     return codes
 

@@ -30,5 +30,7 @@ class LanguagesFeature(Feature):
     def graders(cls, languages: Mapping[str, Language]) -> FeatureGraders:
         """Return the languages other than Python. Raises StartError for an unknown launcher."""
         from proctor_service.features.languages.installed import OtherLanguages
+        from proctor_service.features.languages.jvm_names import named
+        from proctor_service.features.languages.texts import texts_of
 
-        return FeatureGraders(languages=OtherLanguages(languages))
+        return FeatureGraders((), OtherLanguages(languages), texts_of, named)

@@ -1,4 +1,4 @@
-"""`proctor go-cache`: fill a build cache of Go for the sandboxes, which read it and cannot write it.
+"""`proctor go-cache`: fill a read-only build cache of Go for the sandboxes.
 
 Without it, each evaluation compiles the packages of the standard library for which this version of Go has
 no compiled form: all since Go 1.20.

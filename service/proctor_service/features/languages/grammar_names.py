@@ -1,6 +1,6 @@
-"""Names that stand for literals, in languages that tree-sitter parses: constants, and columns of tables.
+"""Names of literals, in the languages of tree-sitter: constants, and columns of tables.
 
-A name counts only if tests use it for nothing but comparisons, and for texts of failures.
+A name counts only if tests use the name for comparisons and for texts of failures alone.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _JUMPS = re.compile(r"\b(?:break|continue)\b")  # "if n == 2 { continue }"
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A name in its scope: the leaf that binds it, and the expressions that it stands for."""
+    """A name in its scope: its binding leaf, and the expressions of its values."""
 
     scope: Node
     leaf: Node
@@ -52,17 +52,17 @@ def walked(
     body: Body, bindings: Bindings, words: Words, grammar: Grammar
 ) -> Iterator[tuple[Node, Bindings]]:
     """Yield the certain statements of a body and of loops over literal tables in it."""
-    known = dict(bindings)
+    bound = dict(bindings)
     for statement in certain(body, grammar):
-        known.update(_constant(statement))
-        yield statement, known
-        inner, columns = _loop(statement, known, words)
+        bound.update(_constant(statement))
+        yield statement, bound
+        inner, columns = _loop(statement, bound, words)
         if inner:
-            yield from walked(inner, {**known, **columns}, words, grammar)
+            yield from walked(inner, {**bound, **columns}, words, grammar)
         name, arguments = callee_of(_inner(statement))
         if name == "t.Run" and len(arguments) == 2 and arguments[1][0].type == "func_literal":
             function = arguments[1][0].child_by_field_name("body")
-            yield from walked(statements_of(function), known, words, grammar)
+            yield from walked(statements_of(function), bound, words, grammar)
 
 
 def key_of(expression: Sequence[Node]) -> tuple[Key, Node] | None:
@@ -86,13 +86,13 @@ class Words:
     """The leaves of scopes by the words in them; made once for each scope."""
 
     def __init__(self) -> None:
-        self._known: dict[int, dict[str, list[Node]]] = {}
+        self._bindings: dict[int, dict[str, list[Node]]] = {}
 
     def leaves(self, scope: Node, word: str) -> Sequence[Node]:
         """Return the leaves of a scope that are a word, or insert it in a text as `{want}`."""
-        found = self._known.get(scope.id)
+        found = self._bindings.get(scope.id)
         if found is None:
-            found = self._known[scope.id] = {}
+            found = self._bindings[scope.id] = {}
             todo = [scope]
             while todo:
                 node = todo.pop()
@@ -162,8 +162,8 @@ def _constant(statement: Node) -> dict[Key, Binding]:
     return {(text_of(leaf), None): Binding(scope, leaf, (value,))}
 
 
-def _loop(statement: Node, known: Bindings, words: Words) -> tuple[Body, Bindings]:
-    """Return the body of a loop over a literal table, and the names that it binds."""
+def _loop(statement: Node, bound: Bindings, words: Words) -> tuple[Body, Bindings]:
+    """Return the body of a loop over a literal table, and its names."""
     loop = _inner(statement)
     if loop.type not in _LOOPS or _JUMPS.search(text_of(loop)):
         return (), {}
@@ -177,7 +177,7 @@ def _loop(statement: Node, known: Bindings, words: Words) -> tuple[Body, Binding
     if operator is not None and text_of(operator) != "of":
         return (), {}
     key = key_of([rows])
-    named = None if key is None else known.get(key[0])
+    named = None if key is None else bound.get(key[0])
     if key is not None and named is not None and len(named.values) == 1:
         is_once = len(words.leaves(named.scope, key[0][0])) == 2  # bound, and read here
         rows = named.values[0] if is_once else rows

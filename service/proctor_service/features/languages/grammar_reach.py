@@ -1,7 +1,7 @@
-"""Statements of tests that are certain to run, in languages that tree-sitter parses.
+"""Statements of tests with a certain run, in the languages of tree-sitter.
 
-As in Python (`python_reach.py`): statements that stand directly in a function that runs whenever the
-tests pass, before the first one that may leave it.
+As in Python (`python_reach.py`): statements directly in a function with a run in every passing
+run of the tests, before the first possible exit of the function.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ def callee_of(node: Node) -> tuple[str, list[Sequence[Node]]]:
         return "", []
     owner = function.child_by_field_name("object")
     if owner is not None and owner.type == "call_expression":
-        outer, given = callee_of(owner)
+        outer, checked = callee_of(owner)
         last = function.child_by_field_name("property")
-        if outer == "expect" and len(given) == 1 and last is not None:
-            return f"expect.{text_of(last)}", [given[0], *listed]
+        if outer == "expect" and len(checked) == 1 and last is not None:
+            return f"expect.{text_of(last)}", [checked[0], *listed]
         return "", []
     return text_of(function), listed
 
@@ -67,7 +67,7 @@ def _split(nodes: Sequence[Node]) -> list[Sequence[Node]]:
 
 
 def certain(body: Body, grammar: Grammar) -> Iterator[Node]:
-    """Yield the statements before the first one that may leave the function."""
+    """Yield the statements before the first possible exit of the function."""
     for statement in body:
         fails = is_failure(statement, grammar)
         if statement.type in grammar.leaves or (not fails and _has(statement, grammar)):

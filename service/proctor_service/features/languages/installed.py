@@ -13,20 +13,19 @@ from proctor_service.features.languages import grammar_suites
 from proctor_service.features.languages.compilers import compiled, compiler_limits
 from proctor_service.features.languages.grammar_suites import Text, Written
 from proctor_service.features.languages.grammar_tables import GRAMMARS
+from proctor_service.features.languages.jvm_names import named
 from proctor_service.features.languages.runners import judge_runner
 from proctor_service.features.languages.separate_tests import Arranged, arranged, check_launchers
 from proctor_service.judge.control.expectations import Tests
 from proctor_service.judge.control.graders import are_long
 from proctor_service.judge.graders.programs import Parts, Program
-from proctor_service.judge.jvm_names import named
 from proctor_service.judge.run import message, run, with_files
-from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.judge.submission import SOLUTION, Judgement, Submission
 from proctor_service.sandbox.interface import Sandboxes
 from proctor_service.settings.languages import RUNNER_LANGUAGES, Language
 
-_TEST_FILES: Mapping[str | None, re.Pattern[str]] = MappingProxyType(
+_TEST_FILES: Mapping[str, re.Pattern[str]] = MappingProxyType(
     {
-        None: re.compile(r"tests"),
         "go_test": re.compile(r"[^/]+_test\.go"),  # "f_test.go"
         "cargo_test": re.compile(r"tests/[^/]+\.rs"),  # "tests/it.rs"
         "jest": re.compile(r".+\.(?:test|spec)\.js"),  # "solution.test.js"
@@ -39,13 +38,12 @@ _TEST_FILES: Mapping[str | None, re.Pattern[str]] = MappingProxyType(
 class OtherLanguages:
     """All languages but Python, by name. Raises StartError for a launcher that does not exist.
 
-    Each compiler of C and C++ is asked once which standards it takes, in the first sandbox of its environment
-    that needs to know.
+    The standards of each compiler of C and C++ are found once, in the first sandbox of its environment.
     """
 
     def __init__(self, rows: Mapping[str, Language]) -> None:
         check_launchers(rows)
-        self.rows = rows
+        self._rows = rows
         self._asking = asyncio.Lock()
         self._takes: dict[tuple[str, str, str], bool] = {}
 
@@ -75,11 +73,18 @@ class OtherLanguages:
             Program(submission, found.run, beside, has_launcher=parts is not None),
         )
 
+    def file_of(self, submission: Submission) -> tuple[str, str]:
+        """Return name and text of the file that has a submission's source; in Python, too."""
+        language = self._rows.get(submission.language)
+        if language is None:
+            return SOLUTION, submission.source
+        return named(language, submission.source).source, language.whole(submission.source)
+
     async def judge_runner(
         self, submission: Submission, grader: CommandGrader, backend: Sandboxes
     ) -> Judgement:
         """Judge by a tool's tests. Raises JudgeFailed without the tool, and InvalidTask without tests."""
-        return await judge_runner(submission, grader, backend, self.rows)
+        return await judge_runner(submission, grader, backend, self._rows)
 
     def tests(self, grader: ExecGrader | CommandGrader, language: str) -> Tests | None:
         """Return the tests in a language that tree-sitter parses, for a negative control."""
@@ -91,7 +96,7 @@ class OtherLanguages:
             runner, files, setup = None, {"tests": grader.tests}, grader.setup
         if not grammar_suites.is_known(language) or are_long([*files.values(), setup]):
             return None
-        if not all(_TEST_FILES[runner].fullmatch(part) for part in files):
+        if runner is not None and not all(map(_TEST_FILES[runner].fullmatch, files)):
             return None
         texts = [Text.of(part, text, language) for part, text in files.items()]
         others = [Text.of("", text, language) for text in [setup] if text]
@@ -117,7 +122,7 @@ class OtherLanguages:
 
         Raises InvalidTask if the compiler does not take the standard that the task asks for.
         """
-        language = self.rows[submission.language].within(submission.limits.memory_mb)
+        language = self._rows[submission.language].within(submission.limits.memory_mb)
         options = submission.compiler
         standard = None if options is None else options.standard
         if standard is not None:
@@ -134,15 +139,15 @@ class OtherLanguages:
     async def _takes_standard(
         self, submission: Submission, backend: Sandboxes, standard: str
     ) -> bool:
-        language = self.rows[submission.language]
+        language = self._rows[submission.language]
         key = (submission.environment, submission.language, standard)
         if language.compile is None or key in self._takes:
             return self._takes.get(key, False)
         async with self._asking:
             if key not in self._takes:
                 program = language.compile[0]
-                asked = (program, f"-std={standard}", "-E", language.source)
-                job = message("command", argv=asked, files={language.source: ""})
+                argv = (program, f"-std={standard}", "-E", language.source)
+                job = message("command", argv=argv, files={language.source: ""})
                 limits = compiler_limits(submission.limits)
                 finished = await run(backend, job, limits, submission.environment, says_began=False)
                 self._takes[key] = finished.ended.exit_code == 0

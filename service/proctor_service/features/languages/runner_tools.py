@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 
 from proctor_client.wire import Runner
 from proctor_service.errors import InvalidTask
+from proctor_service.features.languages.jvm_names import java_names
 from proctor_service.features.languages.separate_tests import launcher_text
-from proctor_service.judge.jvm_names import java_names
+from proctor_service.features.languages.texts import GO_PACKAGE
 from proctor_service.settings.languages import JAVA, JAVAC, NODE, Language
 
 _GO = (
@@ -32,9 +33,8 @@ exec "$@"
 _COMMENT = re.compile(
     r"^[ \t]*(?://[^\n]*|/\*(?:[^*]|\*(?!/))*+(?:\*/|\Z))", re.MULTILINE
 )  # a comment that begins a line: `// func TestOld(t *testing.T)`
-_GO_TEST = re.compile(r"^func[ \t]+(Test\w*)[ \t]*\(", re.MULTILINE)
-_GO_PACKAGE = re.compile(r"^package[ \t]+(\w+)", re.MULTILINE)
-_GO_MODULE = re.compile(r"^module[ \t]+(\S+)", re.MULTILINE)
+_GO_TEST = re.compile(r"^func[ \t]+(Test\w*)[ \t]*\(", re.MULTILINE)  # `func TestAdd(`
+_GO_MODULE = re.compile(r"^module[ \t]+(\S+)", re.MULTILINE)  # `module example.com/m`
 _JUNIT_FOLDER = "/usr/share/java"
 _JUNIT_JARS = (
     "apiguardian-api", "junit-jupiter-api", "junit-jupiter-engine", "junit-jupiter-params",
@@ -48,20 +48,22 @@ _JUNIT_4 = re.compile(
     re.MULTILINE,
 )  # `import org.junit.Test;`
 _JAVA_CLASS = re.compile(r"\b(?:class|record)\s+\w")  # `class SolutionTest`
-_JEST_TEST = re.compile(r"\b(?:[fx]?it|x?test)\b")
-_JEST_TEST_FILE = re.compile(r"(?:^|/)__tests__/|\.(?:test|spec)\.[cm]?[jt]sx?$")
-_JEST_SOURCE = re.compile(r"\.[cm]?jsx?$")
+_JEST_TEST = re.compile(r"\b(?:[fx]?it|x?test)\b")  # `test("adds", …)`, `it.each`
+_JEST_TEST_FILE = re.compile(r"(?:^|/)__tests__/|\.(?:test|spec)\.[cm]?[jt]sx?$")  # `a.test.js`
+_JEST_SOURCES = (".js", ".jsx", ".cjs", ".mjs", ".cjsx", ".mjsx")
 _JEST_SETTINGS = re.compile(
     r"(?:^|/)(?:package\.json|jest\.config\.\w+|\.?babel(?:rc|\.config)[\w.]*|__mocks__/.*|__snapshots__/.*"
     r"|node_modules/.*)$"
-)
+)  # `package.json`, `src/__mocks__/fs.js`
 _CARGO_TEST = re.compile(
     r"#\s*\[\s*(?:\w+\s*::\s*)*\w*test"
 )  # `#[test]`, `#[tokio::test]`, and not `#[cfg(test)]`
 _CARGO_SETTINGS = re.compile(
     r"(?:^|/)(?:\.cargo/.*|build\.rs|Cargo\.(?:toml|lock)|rust-toolchain.*)$"
-)
-_GO_SETTINGS = re.compile(r"(?:^|/)(?:go\.(?:mod|sum|work)|vendor/.*|[^/]*_test\.go)$")
+)  # `build.rs`, `.cargo/config.toml`
+_GO_SETTINGS = re.compile(
+    r"(?:^|/)(?:go\.(?:mod|sum|work)|vendor/.*|[^/]*_test\.go)$"
+)  # `go.mod`, `a/f_test.go`
 _CARGO_TOML = """\
 [package]
 name = "solution"
@@ -133,10 +135,10 @@ def _go(
         raise InvalidTask("the runner go_test has its own TestMain, and the tests have one too")
     if not expected:
         raise InvalidTask("no file NAME_test.go beside the submission has a test function")
-    package = _GO_PACKAGE.search(tests[in_root[0]])
+    package = GO_PACKAGE.search(tests[in_root[0]])
     if package is None:
         raise InvalidTask(f"{in_root[0]} has no package clause")
-    if source is not None and not _GO_PACKAGE.search(source):
+    if source is not None and not GO_PACKAGE.search(source):
         files["solution.go"] = f"package {package[1].removesuffix('_test')}\n{source}"
     module = _GO_MODULE.search(tests.get("go.mod", ""))
     newest = () if "go.mod" in files else ("sh", "-c", _GO_NEWEST, "sh")
@@ -174,7 +176,7 @@ def _cargo(
     is_alone = "Cargo.toml" not in tests  # a dependency may have a macro that makes tests
     if is_alone and not any(_CARGO_TEST.search(_code(text)) for text in tests.values()):
         raise InvalidTask("no file of the grader has a test function")
-    if any(not re.fullmatch(r"[a-z]\w*", root) for root in roots):
+    if any(not re.fullmatch(r"[a-z]\w*", root) for root in roots):  # `it`, `sums_2`
         raise InvalidTask("a file tests/NAME.rs has no plain name")
     files[f"{name}.rs"] = launcher_text("cargo_test.rs", name)
     runs = tuple((f"./{root}",) for root in roots)
@@ -225,7 +227,7 @@ def _jest(
     name: str, source: str | None, tests: Mapping[str, str], others: Mapping[str, str]
 ) -> Tool:
     files = _together(others, _JEST_SETTINGS, "solution.js", source, tests)
-    sources = [path for path in tests if _JEST_SOURCE.search(path)]
+    sources = [path for path in tests if path.endswith(_JEST_SOURCES)]
     chosen = [path for path in sources if _JEST_TEST_FILE.search(path)] or sources
     if not any(_JEST_TEST.search(_code(tests[path])) for path in sources):
         raise InvalidTask("no file of the grader has a test for jest")

@@ -1,7 +1,7 @@
 """`command` with a `runner`: tests by the tool of a language, with the number of tests that ran.
 
-The report of a run begins with a secret word, which the launcher reads before the tests (`guest/
-command.py`). A report without the word, a run that ends before its report, and a report without a
+The report of a run begins with a secret word; the launcher reads the word before the tests (`guest/
+command.py`). A report without the word, an end before the report, and a report without a
 passed test earn no reward. Tests and submission share a process: `in_process`.
 """
 
@@ -154,7 +154,7 @@ def _shown(name: str, grader: CommandGrader) -> str:
 
 
 def _hidden(judgement: Judgement, grader: CommandGrader) -> Judgement:
-    """Return a judgement without what the tests printed, unless the grader reveals it."""
+    """Return a judgement without the output of the tests, unless the grader has `reveal`."""
     if grader.reveal:
         return judgement
     message = judgement.message

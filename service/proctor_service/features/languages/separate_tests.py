@@ -1,9 +1,9 @@
 """Programs whose tests are apart from the completion: `exec` with `setup` and `tests`.
 
 Each part is a file of its own. A launcher in the same language (`launchers/`) runs setup,
-completion and tests in this order, in one process. It reads a secret word from descriptor 3 before
-the completion runs, and writes the word there behind the tests. So a program that ends early proves
-nothing. A completion that searches the memory of its process can find the word.
+completion and tests in this order, in one process. The launcher reads a secret word from descriptor 3 before
+the completion runs, and writes the word there behind the tests, so an early end earns nothing.
+A completion can find the word by a search of the memory of its process.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from importlib.resources import files
 from types import MappingProxyType
 
 from proctor_service.errors import StartError
-from proctor_service.judge.graders.programs import Parts
-from proctor_service.judge.jvm_names import DEFAULT_NAME, java_names, scala_main
-from proctor_service.judge.other_languages import (
+from proctor_service.features.languages.jvm_names import DEFAULT_NAME, java_names, scala_main
+from proctor_service.features.languages.texts import (
     GO_IMPORT,
     GO_PACKAGE,
     REQUIRE,
@@ -29,6 +28,7 @@ from proctor_service.judge.other_languages import (
     joined,
     without_repeated,
 )
+from proctor_service.judge.graders.programs import Parts
 from proctor_service.settings.languages import Language
 
 NAME = "PROCTOR_NAME"
@@ -51,8 +51,8 @@ _CSHARP_MAIN = re.compile(r"\bMain\s*\(")  # `void Main (`
 class Arranged:
     """Files and commands of a program with its tests.
 
-    `files`: for the compiler, or for the run without one. `beside`: files that a compiled program needs
-    at its run.
+    `files`: for the compiler, or for the run without one. `beside`: files for the run of a compiled
+    program.
     """
 
     compile: tuple[str, ...] | None
@@ -124,7 +124,7 @@ def _together(language: str, parts: Parts, package: re.Pattern[str]) -> Parts:
     found = package.search(parts.completion)
     if found is None or found[1] is None:
         return parts
-    names_it = re.compile(rf"(?<![\w.]){re.escape(found[1])}\s*[.\\]")
+    names_it = re.compile(rf"(?<![\w.]){re.escape(found[1])}\s*[.\\]")  # `com.example.Pair`
 
     def put(text: str) -> str:
         stays = not text.strip() or package.search(text) or names_it.search(text)

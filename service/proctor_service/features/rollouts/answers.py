@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proctor_service.judge.extract import assembled, read_program
+from proctor_service.judge.extract import PYTHON_TEXTS, assembled, read_program
 from proctor_service.judge.submission import (
     SOLUTION,
     Submission,
@@ -11,7 +11,6 @@ from proctor_service.judge.submission import (
     source_of,
 )
 from proctor_service.outcomes import NoCode, TrajectoryPlan
-from proctor_service.settings.languages import PYTHON
 
 
 def of_code(plan: TrajectoryPlan, code: str | None) -> Submission | NoCode:
@@ -36,7 +35,7 @@ def of_code(plan: TrajectoryPlan, code: str | None) -> Submission | NoCode:
 
 async def of_reply(plan: TrajectoryPlan, text: str) -> Submission | NoCode:
     """Return the submission of a reply: the program of the code in it."""
-    return of_code(plan, await read_program(text, plan.extract, PYTHON, plan.task.around))
+    return of_code(plan, await read_program(text, plan.extract, PYTHON_TEXTS, plan.task.around))
 
 
 def of_files(plan: TrajectoryPlan) -> Submission | NoCode:
@@ -44,7 +43,7 @@ def of_files(plan: TrajectoryPlan) -> Submission | NoCode:
     if plan.task.grader.judges == "sandbox":
         return of_code(plan, "")  # its verifier decides about an untouched image, too
     solution = plan.task.files.get(SOLUTION)
-    return of_code(plan, solution and assembled(solution, PYTHON, plan.task.around))
+    return of_code(plan, solution and assembled(solution, PYTHON_TEXTS, plan.task.around))
 
 
 async def of_submission(plan: TrajectoryPlan, code: str) -> Submission | NoCode:
@@ -56,7 +55,9 @@ async def of_submission(plan: TrajectoryPlan, code: str) -> Submission | NoCode:
     if not code.strip():
         return of_code(plan, None)
     around = plan.task.around
-    program = await read_program(code, "auto", PYTHON, around) or assembled(code, PYTHON, around)
+    program = await read_program(code, "auto", PYTHON_TEXTS, around) or assembled(
+        code, PYTHON_TEXTS, around
+    )
     return of_code(plan, program)
 
 
@@ -70,7 +71,7 @@ def of_state(plan: TrajectoryPlan, solution: bytes | None, archive: bytes) -> Su
         return of_code(plan, None)
     # The archive already contains the task's files, in their final state.
     return Submission(
-        assembled(source_of(solution or b"", grader), PYTHON, plan.task.around),
+        assembled(source_of(solution or b"", grader), PYTHON_TEXTS, plan.task.around),
         grader,
         plan.limits,
         plan.scoring,

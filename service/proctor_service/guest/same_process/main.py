@@ -2,7 +2,7 @@
 
 Setup that needs no name of the submission runs first, then the submission as the module `solution`,
 then other setup and the tests, all in the same globals. The tests see these under the name
-`__main__`. All test code is compiled before any of it runs (`test_code.py`). Every report after the
+`__main__`. All test code is compiled before any of it runs (`suite_code.py`). Every report after the
 start begins with a secret word.
 
 Send the start of the submission, `["loaded"]`, then `["test", name, outcome, hint, text]` for each
@@ -21,7 +21,7 @@ from typing import Any
 
 from .. import origins, script, unittest_runs, work_files
 from ..channel import BEGAN, Channel
-from . import test_code
+from . import suite_code
 from .pytest_run import finish, speaker, unusable
 
 
@@ -34,7 +34,7 @@ def run_shared(channel: Channel, job: dict[str, Any]) -> None:
     sys.argv = ["solution.py"]
     try:
         tests = _Tests(say, job["before"], job["setup"], job.pop("tests"))
-    except test_code.Unusable as error:
+    except suite_code.Unusable as error:
         unusable(channel, str(error))
     channel.send(BEGAN)
     script.find_files(os.getcwd())
@@ -43,17 +43,17 @@ def run_shared(channel: Channel, job: dict[str, Any]) -> None:
 
 
 class _Tests:
-    """Compiled tests. Raises `test_code.Unusable`."""
+    """Compiled tests. Raises `suite_code.Unusable`."""
 
     def __init__(
         self, say: Callable[..., None], before: str, setup: str, tests: list[dict[str, Any]]
     ) -> None:
         self._say = say
-        compiled = test_code.compile_tests(before, setup, tests)
+        compiled = suite_code.compile_tests(before, setup, tests)
         self._before, self._setup, *self._tests = compiled
         parts = {id(code) for each in compiled for code in each.codes()}
         writable = os.path.dirname(os.getcwd()) + "/"
-        runner = globals(), vars(test_code), vars(unittest_runs)
+        runner = globals(), vars(suite_code), vars(unittest_runs)
         self._origins = origins.Origins(lambda code: id(code) in parts, writable, *runner)
         self._cases = unittest_runs.Cases(
             {}, self._defines, _failure, self._origins.passed_submission
@@ -61,7 +61,7 @@ class _Tests:
         self._has_cases = any("unittest" in text for text in (before, setup)) or any(
             "unittest" in test["source"] for test in tests
         )
-        test_code.check_imports(compiled)
+        suite_code.check_imports(compiled)
 
     def _defines(self, cls: type) -> bool:
         """Tell whether the tests define a class."""
@@ -95,7 +95,7 @@ class _Tests:
             self._say("test", str(index), outcome, hint, text)
         return status
 
-    def _error_of(self, test: test_code.Test, namespace: dict[str, Any]) -> BaseException | None:
+    def _error_of(self, test: suite_code.Test, namespace: dict[str, Any]) -> BaseException | None:
         try:
             test.run(namespace, self._cases)
         except BaseException as error:

@@ -124,10 +124,10 @@ class _Reporter:
         return True
 
     def pytest_runtest_makereport(self, item: Any, call: Any) -> Any:
-        given = call.excinfo  # pytest replaces a SkipTest by an exception of its own
+        exception_info = call.excinfo  # pytest replaces a SkipTest by an exception of its own
         outcome = yield
         report = outcome.get_result()
-        info = given or call.excinfo
+        info = exception_info or call.excinfo
         error = None if info is None else info.value
         if report.failed or (report.skipped and self.is_skipped_by_submission(error)):
             self.found.setdefault(item.nodeid, ("failed", error))

@@ -186,9 +186,9 @@ class Calls:
             return None if target is None else Alias(target)
         assert isinstance(node, ast.Attribute)
         assert isinstance(node.value, ast.Call)
-        given: Passed = {}
-        self._arguments(node.value, given)
-        self.note_passed(given)
+        passed_values: Passed = {}
+        self._arguments(node.value, passed_values)
+        self.note_passed(passed_values)
         return self.keep(target)
 
     def keep(self, target: list[Any]) -> Alias:
@@ -210,7 +210,7 @@ class Calls:
     def note_passed(self, passed: Passed) -> None:
         """Forget the values of containers that a call may have changed.
 
-        Raises NotPlannable if the same statement reads one: it may see the change.
+        Raises NotPlannable if the same statement reads such a container, and may see the change.
         """
         if not self.read.isdisjoint(passed):
             raise NotPlannable("a container that a call may have changed")

@@ -1,7 +1,7 @@
-"""Where what the submission answers may go in test code, found from the text alone.
+"""Flow of the submission's answers through test code, found from the text alone.
 
 Each name, each attribute and each expression is a node of a graph, and marks flow along its edges. A name
-is one node in the whole suite, whatever its scope, and so is an attribute, whatever its object: a name may
+is one node in the whole suite, in any scope, and so is an attribute, of any object: a name may
 get a mark too many, and the suite is then judged beside the submission. The time is linear in the text.
 """
 
@@ -121,14 +121,14 @@ class Flow:
             edges.append((mask, answer, target))
 
     def _spread(self) -> None:
-        todo, edges, known = [*self._marks.items()], self._edges, self._marks
+        todo, edges, marks_by_key = [*self._marks.items()], self._edges, self._marks
         while todo:
             key, marks = todo.pop()
             for mask, answer, target in edges.get(key, ()):
-                had = known.get(target, 0)
+                had = marks_by_key.get(target, 0)
                 new = (marks & mask | (answer if marks & FUNCTION else 0)) & ~had
                 if new:
-                    known[target] = had | new
+                    marks_by_key[target] = had | new
                     if target in edges:
                         todo.append((target, new))
 
@@ -245,10 +245,10 @@ class Flow:
             self._mark(key, OBJECT)
         elif is_method or name not in PLAIN_RESULTS:
             # What the submission answers is no function of its own, whatever it was given.
-            kept = _HELD if self.is_submission(func) else _ALL
+            crossing = _HELD if self.is_submission(func) else _ALL
             for each in arguments:
                 if type(each) not in _PLAIN:
-                    self._edge(each, key, kept)
+                    self._edge(each, key, crossing)
         self._visit_callbacks(func, arguments)
 
     def _find_fresh(self, node: ast.expr) -> None:
@@ -269,7 +269,7 @@ class Flow:
         return any(isinstance(each, ast.Name) and each.id in self._records for each in targets)
 
     def _visit_callbacks(self, func: ast.expr, arguments: list[ast.expr]) -> None:
-        """Let what a call is given, or asks, flow to the parameters of functions that it is given."""
+        """Let arguments and results of a call flow to the parameters of callbacks among the arguments."""
         callbacks = [
             str(id(each)) if isinstance(each, ast.Lambda) else each.id
             for each in arguments
@@ -277,12 +277,12 @@ class Flow:
         ]
         if not callbacks:
             return
-        given = f"*{id(func)}"
-        self._edge(func, given, 0, ANSWER)
+        arguments_mark = f"*{id(func)}"
+        self._edge(func, arguments_mark, 0, ANSWER)
         for argument in arguments:
-            self._edge(argument, given)
+            self._edge(argument, arguments_mark)
         for name in callbacks:
-            self._join(given, f"{name}(*)")
+            self._join(arguments_mark, f"{name}(*)")
 
     def _define(self, name: str, arguments: ast.arguments) -> None:
         """Let what a function is given flow to its parameters: `f(0)` stands for the first argument."""

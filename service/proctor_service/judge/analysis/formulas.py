@@ -84,7 +84,7 @@ class NotDecidable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class Condition:
     """One condition of a test.
 
     The most frequent condition is `call <symbol> expected`, or the truth of a call; `symbol` is
@@ -104,7 +104,7 @@ class Check:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the arguments alone: three times as fast as the state of a dataclass."""
         fields = (self.text, self.calls, self.symbol, self.expected, self.reflected, self.formula)
-        return Check, fields
+        return Condition, fields
 
     @property
     def shown(self) -> str:
@@ -116,7 +116,7 @@ class Check:
 class Body:
     """The formula of a helper function's body, for the names of one version of `Calls`.
 
-    `parameters`: how many it has; the first has the number -1. `steps`: of planning it.
+    `parameters`: number of parameters; the first has the number -1. `steps`: of its planning.
     """
 
     formula: Formula
@@ -268,7 +268,7 @@ class Formulas:
         return (_expanded, body.formula, parts)
 
     def _body(self, helper: Helper) -> Body:
-        """Compile the body of a helper function. It is kept if it calls nothing and reads no container."""
+        """Compile a helper function's body; a body without calls and reads of containers is remembered."""
         expression, parameters = _expression_of(helper.node), parameters_of(helper.node)
         if self._depth > _DEEPEST_HELPER:
             raise NotPlannable("a helper function")

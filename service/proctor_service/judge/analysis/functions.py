@@ -1,7 +1,7 @@
-"""Whether a suite asks the submission for functions alone, and what else it needs if not.
+"""Suites with calls of functions as their only use of a submission, and the other needs of other suites.
 
-Such a suite is judged apart from the submission: calls with data go in, and data come back. What the tests
-do with an answer must be possible on data. Only the text decides, before the submission runs.
+Such a suite is judged apart from the submission: calls with data go in, and data come back. The tests'
+operations on an answer must be possible on data. Only the text decides, before the submission runs.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class FunctionsOnly:
             yield "the tests call nothing that only the submission can define"
 
     def _unused(self) -> Iterator[str]:
-        """Yield a function that tests define for nobody but the submission: `guess` of a puzzle."""
+        """Yield a function of the tests for the submission alone: `guess` of a puzzle."""
         found = [
             (index, each.name)
             for index, test in enumerate(self._suite.tests)

@@ -17,7 +17,7 @@ from proctor_service.judge.analysis.flow import records_of
 from proctor_service.judge.analysis.functions import FunctionsOnly
 from proctor_service.judge.analysis.literals import NotPlannable
 from proctor_service.judge.analysis.names import Names, names_of
-from proctor_service.judge.analysis.plan import Plan, plan_calls
+from proctor_service.judge.analysis.plan import CallPlan, plan_calls
 from proctor_service.judge.analysis.setups import split_setup
 from proctor_service.judge.analysis.suite import RunStep, Suite, parse_suite
 
@@ -41,9 +41,9 @@ class TestSource:
 class Analysis:
     """Level of a suite, and the reason for it.
 
-    `setup`: what runs before the submission, and behind it. `names`: of a separated suite. `plan`: of a
-    separated suite of calls and conditions. `constant_calls`: the submission is handed only data that are
-    written out in the tests.
+    `setup`: sources for before the submission, and for behind. `names`: of a separated suite. `plan`: of a
+    separated suite of calls and conditions. `constant_calls`: all arguments of the submission are literals
+    in the tests.
     """
 
     level: Integrity
@@ -52,7 +52,7 @@ class Analysis:
     tests: tuple[TestSource, ...]
     names: Names = field(default=Names(frozenset()))
     records: frozenset[str] = frozenset()
-    plan: Plan | None = None
+    plan: CallPlan | None = None
     constant_calls: bool = False
 
 

@@ -82,7 +82,7 @@ class Weights:
     """
 
     def __init__(self, characters: int = 0) -> None:
-        self._known: dict[int, tuple[Any, int]] = {}  # by id, with the container to keep it alive
+        self._sizes: dict[int, tuple[Any, int]] = {}  # by id, with the container to keep it alive
         self._mutable: dict[int, bool] = {}
         self._nodes_left = _MOST_NODES + 4 * characters
         self._left = self._most = _MOST_TOTAL_WEIGHT + 4 * characters
@@ -121,11 +121,11 @@ class Weights:
         """Tell whether a constant is a mutable container, or a tuple with a mutable container."""
         if not isinstance(value, tuple):
             return isinstance(value, _MUTABLE)
-        known = self._mutable.get(id(value))
-        if known is None:
+        found = self._mutable.get(id(value))
+        if found is None:
             self.of(value)  # keeps it alive
-            known = self._mutable[id(value)] = any(map(self.is_mutable, value))
-        return known
+            found = self._mutable[id(value)] = any(map(self.is_mutable, value))
+        return found
 
     def of(self, value: Any) -> int:
         """Return the weight of a value."""
@@ -135,12 +135,12 @@ class Weights:
             return 1 + len(value)
         if not isinstance(value, _CONTAINERS):
             return 1
-        known = self._known.get(id(value))
-        if known is None:
+        found = self._sizes.get(id(value))
+        if found is None:
             parts = [*value, *value.values()] if isinstance(value, dict) else value
-            known = value, 1 + sum(map(self.of, parts))
-            self._known[id(value)] = known
-        return known[1]
+            found = value, 1 + sum(map(self.of, parts))
+            self._sizes[id(value)] = found
+        return found[1]
 
 
 def evaluate(

@@ -51,10 +51,10 @@ class Names:
 
 def star_names(module: str) -> frozenset[str] | None:
     """Return the names that `from module import *` binds, or None for other modules."""
-    for known in _STAR_MODULES:
-        if known.__name__ == module:
-            public = getattr(known, "__all__", None)
-            return frozenset(public or (name for name in dir(known) if name[0] != "_"))
+    for star_module in _STAR_MODULES:
+        if star_module.__name__ == module:
+            public = getattr(star_module, "__all__", None)
+            return frozenset(public or (name for name in dir(star_module) if name[0] != "_"))
     return None
 
 

@@ -29,7 +29,7 @@ from proctor_service.judge.analysis.formulas import (
     SINGLETONS,
     SYMBOLS,
     Body,
-    Check,
+    Condition,
     Formula,
     Formulas,
     value_of,
@@ -46,12 +46,12 @@ _MOST_CALLS = 50_000  # a sandbox's answers are kept until it ends (`sandbox/lin
 class PlannedTest:
     """The conditions of one test, and the numbers of its calls."""
 
-    checks: tuple[Check, ...]
+    checks: tuple[Condition, ...]
     calls: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CallPlan:
     """Calls in their order, the conditions of each test, and the imports of the tests.
 
     `calls`: a line for each, `[target, arguments, keywords]`, or `[target]` to make an object and keep
@@ -66,7 +66,7 @@ class Plan:
     weight: int
 
 
-def plan_calls(suite: Suite, names: Names) -> Plan:
+def plan_calls(suite: Suite, names: Names) -> CallPlan:
     """Express a suite as calls and formulas. Raises NotPlannable."""
     tests = []
     try:
@@ -86,14 +86,14 @@ def plan_calls(suite: Suite, names: Names) -> Plan:
     if len(calls) > _MOST_CALLS:
         raise NotPlannable("too many calls")
     weight = sum(map(len, calls)) + planner.calls.weights.spent
-    return Plan(calls, setup, tuple(tests), tuple(planner.imports), weight)
+    return CallPlan(calls, setup, tuple(tests), tuple(planner.imports), weight)
 
 
 class _Planner:
     def __init__(self, names: Names, characters: int) -> None:
         self.calls = Calls(names, characters)
         self.imports: list[str] = []
-        self._checks: list[Check] = []
+        self._checks: list[Condition] = []
         self._bodies: dict[int, Body] = {}
         self._source = Source(())
         self._defined_in: dict[int, Source] = {}
@@ -129,11 +129,11 @@ class _Planner:
         parameters = parameters_of(function.node)
         if len(parameters) != (kind == "check"):
             raise NotPlannable("a test function with other parameters")
-        given = _target_of(step[2]) if kind == "check" else []
+        target = _target_of(step[2]) if kind == "check" else []
         outer, self.calls.scope = self.calls.scope, Scope(around=function.scope)
         if kind == "check":
             # Python evaluates an entry point once: one object for all calls of the candidate.
-            candidate = Alias(given) if len(given) == 1 else self.calls.keep(given)
+            candidate = Alias(target) if len(target) == 1 else self.calls.keep(target)
             self.calls.bind(parameters[0], candidate)
         self.run(function.node.body, self._defined_in[id(function.node)])
         self.calls.scope = outer
@@ -224,14 +224,14 @@ class _Planner:
         self.calls.note_passed(passed)
         self._checks.append(check)
 
-    def _simple_check(self, node: ast.expr, passed: Passed) -> Check | None:
+    def _simple_check(self, node: ast.expr, passed: Passed) -> Condition | None:
         """Return the check of a call, alone or against a literal; None for other conditions."""
         negated = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
         inner = node.operand if negated else node  # type: ignore[attr-defined]
         target = self.calls.called(inner)
         if target is not None:
             number = self.calls.add(inner, target, passed)
-            return Check(self._source.text_of(inner), (number,), "not" if negated else "")
+            return Condition(self._source.text_of(inner), (number,), "not" if negated else "")
         if negated or not (isinstance(node, ast.Compare) and len(node.ops) == 1):
             return None
         call, other = node.left, node.comparators[0]
@@ -254,14 +254,14 @@ class _Planner:
         if symbol.startswith("is") and not any(expected is each for each in SINGLETONS):
             return None
         text, number = self._source.text_of(call), self.calls.add(call, target, passed)
-        return Check(text, (number,), symbol, line, reflected)
+        return Condition(text, (number,), symbol, line, reflected)
 
-    def _formula_check(self, node: ast.expr, passed: Passed) -> Check:
+    def _formula_check(self, node: ast.expr, passed: Passed) -> Condition:
         calls: list[int] = []
         formula = Formulas(self.calls, self._bodies, calls, passed).of(node)
         if not calls and not _holds(formula):  # a constant condition
             raise NotPlannable("a condition that never holds")
-        return Check(self._source.text_of(node), tuple(calls), formula=formula)
+        return Condition(self._source.text_of(node), tuple(calls), formula=formula)
 
 
 def _target_of(candidate: str | list[str]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Analysis of long tests in a process of its own, which is ended when it takes too long.
+"""Analysis of long tests in a process of its own, with a limit of time.
 
     service ── tests ──▶ process ── sources of the tests ──▶ service
                                  ── level ─────────────────▶

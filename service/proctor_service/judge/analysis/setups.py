@@ -1,4 +1,4 @@
-"""Parts of a setup: statements that can run before the submission, and those that need its names."""
+"""Parts of a setup: statements for before the submission, and statements with a need of its names."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _NAMED = frozenset(
 
 
 def split_setup(text: str, statements: Sequence[ast.stmt]) -> tuple[str, str]:
-    """Return the setup's text in two parts: the part before the submission, and the part behind it.
+    """Return the setup's text in two parts: for before the submission, and for behind.
 
-    The first part ends before the first statement that loads a global name which is neither a built-in
-    nor bound by the setup. Lines keep their numbers. `statements`: those of the text.
+    The first part ends before the first load of a global name other than built-ins and names of the
+    setup. Lines keep their numbers. `statements`: of the text.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     names = [_Names.of(statement) for statement in statements]
-    known = _BUILTINS.union(*(each.bound for each in names))
+    usable_names = _BUILTINS.union(*(each.bound for each in names))
     for statement, each in zip(statements, names, strict=True):
-        if not each.loaded - each.local <= known:
+        if not each.loaded - each.local <= usable_names:
             lines = text.split("\n")
             line, column = _start(statement, lines)
             before = "\n".join([*lines[:line], lines[line][:column]])
@@ -56,7 +56,7 @@ def _start(statement: ast.stmt, lines: list[str]) -> tuple[int, int]:
 
 @dataclass(slots=True)
 class _Names:
-    """Names that a statement binds at module level or in an inner scope, and names that it loads."""
+    """Names of a statement: bound at module level, bound in an inner scope, and loaded."""
 
     bound: set[str] = field(default_factory=set)
     local: set[str] = field(default_factory=set)

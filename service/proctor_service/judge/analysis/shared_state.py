@@ -1,6 +1,6 @@
-"""What test code shares with the submission other than calls: modules, built-ins and process state.
+"""Shared state of test code and submission, other than calls: modules, built-ins and process state.
 
-Tests that need it run beside the submission. Modules that are not in the table are such needs.
+Tests with such a need run beside the submission. Modules outside of the table are such needs.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ _WARNINGS = "Warning"
 
 
 def shared_state(suite: Suite, bound: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """Yield the number of a text, the setup's first, and what it shares with the submission, once a name.
+    """Yield the number of a text, the setup's first, and its shared state, once a name.
 
-    `bound`: the names that tests define, which are no built-ins.
+    `bound`: names defined by the tests, in place of built-ins.
     """
     own = set(bound)
     modules: dict[str, str] = {}

@@ -164,7 +164,7 @@ def parse_suite(grader: AssertsGrader) -> Suite:
             "tests: none of them asserts or calls anything, so that any program passes"
         )
     called = _mentioned(nodes)
-    known = set(_definitions(setup))
+    setup_names = set(_definitions(setup))
     defined = _definitions(setup, *trees)
     classes = _Classes([node for tree in (setup, *trees) for node in tree.body], defined)
     found = _needs_pytest(trees, called, defined, classes)
@@ -175,7 +175,7 @@ def parse_suite(grader: AssertsGrader) -> Suite:
         )
     tests = []
     for text, tree in zip(grader.tests, trees, strict=True):
-        steps = _run_steps(tree, called, known, classes, candidate)
+        steps = _run_steps(tree, called, setup_names, classes, candidate)
         tests.append(Test(text, tree, tuple(steps)))
     return Suite(grader.setup, setup, tuple(tests), entry_point, nodes, statements, parents)
 
@@ -276,7 +276,7 @@ def _mentioned(nodes: Sequence[Sequence[Any]]) -> set[str]:
 def _run_steps(
     tree: ast.Module,
     mentioned: set[str],
-    known: set[str],
+    setup_names: set[str],
     classes: _Classes,
     candidate: str | list[str],
 ) -> Iterator[RunStep]:
@@ -289,7 +289,7 @@ def _run_steps(
             if classes.is_case(node):
                 cases.append(node.name)
         elif node.name == "check":
-            if "check" not in known and _takes(node, range(1, 2)):
+            if "check" not in setup_names and _takes(node, range(1, 2)):
                 yield ("check", "check", candidate)
         elif _is_test(node) and _needs_no_argument(node):
             yield ("function", node.name)
@@ -303,10 +303,10 @@ def _needs_pytest(
     defined: Mapping[str, _Definition],
     classes: _Classes,
 ) -> tuple[int, str] | None:
-    """Return a definition that pytest would run, and that no step can run, or None.
+    """Return a definition for pytest alone, beyond the steps, or None.
 
-    The result is the number of its test and its name. `defined`: all definitions of the tests. A
-    definition that the tests mention, or may find by another way, is theirs to run.
+    The result is the number of its test and its name. `defined`: all definitions of the tests. The tests
+    themselves run a definition with a mention among them, or with another way to find the definition.
     """
     if not _SEARCHING.isdisjoint(mentioned):
         return None
@@ -357,9 +357,9 @@ def _is_empty(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 def _runs_alone(
     node: ast.FunctionDef | ast.AsyncFunctionDef, fixtures: set[str] | frozenset[str]
 ) -> bool:
-    """Tell whether no mark and no fixture changes what a test function means.
+    """Return True for a test function without marks and fixtures of influence.
 
-    Of a parameter that is no fixture pytest knows nothing either: the function is a helper.
+    A function with a parameter other than a fixture is a helper: pytest has no value for the parameter.
     """
     arguments = node.args
     parameters = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
@@ -384,9 +384,9 @@ def _is_fixture(node: _Definition) -> bool:
 
 
 class _Classes:
-    """The classes that test code defines at module level, with all that they inherit.
+    """The classes of test code at module level, with their inheritance.
 
-    A base that is no class of the tests is unknown: it may be a TestCase by another name.
+    A base from elsewhere is unknown: the base may be a TestCase by another name.
     """
 
     def __init__(self, statements: Sequence[ast.stmt], defined: Mapping[str, _Definition]) -> None:
@@ -415,7 +415,7 @@ class _Classes:
         return is_known and not left_out and id(node) in self._with_tests
 
     def _with_heirs(self, has: Callable[[ast.ClassDef], bool]) -> set[int]:
-        """Return the ids of the classes that have something, and of those that inherit it."""
+        """Return the ids of the classes with a property, and of their heirs."""
         todo = [node for node in self._nodes if has(node)]
         found = set(map(id, todo))
         while todo:

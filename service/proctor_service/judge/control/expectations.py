@@ -28,7 +28,7 @@ class Tolerance:
     absolute: float = 0.0
 
     def __or__(self, other: Tolerance) -> Tolerance:
-        """Return a tolerance that accepts all that one of two accepts."""
+        """Return a tolerance that accepts every value of either tolerance."""
         return Tolerance(max(self.relative, other.relative), max(self.absolute, other.absolute))
 
     def bears(self) -> bool:
@@ -58,8 +58,8 @@ class Scalar:
 class Literal:
     """A literal in a text: a scalar, or a container of literals.
 
-    `type`: values of one type may replace each other. `value`: equal for literals that tests may take for
-    equal. `gap`: place for an element in a container without scalars. `text` is the literal as written, if
+    `type`: values of one type may replace each other. `value`: equal for literals of possible equality in
+    tests. `gap`: place for an element in a container without scalars. `text` is the literal as written, if
     it may stand elsewhere, too. `divisor`: of the scalars, for tolerances (3 in 1/3).
     """
 
@@ -75,7 +75,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """An expected value that is certain to be compared. `part`: name of the text that it stands in.
+    """An expected value with a certain comparison. `part`: name of its text.
 
     `only_far`: other expected values of the suite may count as equal in this comparison.
     """
@@ -118,7 +118,7 @@ class Dialect(Protocol):
         """Return the text of an element for an empty container, or None."""
 
     def fitted(self, text: str, replaced: str) -> str:
-        """Return a literal in the form that takes the place, and as many lines, of the one replaced."""
+        """Return a literal in a form with the place, and the number of lines, of the replaced literal."""
 
 
 def changed(
@@ -131,9 +131,9 @@ def changed(
 
     `dialects`: of each text.
 
-    One expectation, and by an even coin each other one, becomes another value: a program that cheats in a
-    part of the tests alone is found in some draws. The other value is by an even coin one that the suite
-    expects elsewhere, or a value far away; at least one is far away, since some right answers equal
+    One expectation, and by an even coin each other one, becomes another value: some draws find a program with
+    a cheat in a part of the tests. The other value is, by an even coin, an expected value from elsewhere in
+    the suite, or a value far away; at least one is far away, since some right answers equal
     several of the suite's values (7 modulo 5).
     """
     draw = Draw(seed)

@@ -27,9 +27,9 @@ _ONLY_FAR = frozenset(["assertCountEqual"])  # takes lists in another order for 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A call that compares its first two arguments, or (`approx`) stands for an expected value.
+    """A call with a comparison of its first two arguments, or (`approx`) for an expected value.
 
-    `relative`, `absolute`, `decimals`: name, place and default of an argument that is a tolerance.
+    `relative`, `absolute`, `decimals`: name, place and default of a tolerance among the arguments.
     `others`: names of arguments without influence.
     """
 
@@ -111,7 +111,7 @@ NAMES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """An expression that is compared for certain, and the rules for other values in its place.
+    """An expression with a certain comparison, and the rules for other values in its place.
 
     `scope`: the comprehension or lambda that has the comparison, with the `columns` of its table.
     """
@@ -146,9 +146,9 @@ class Forms:
         return is_literal(node)
 
     def comparisons(self, statement: ast.stmt, case: str | None) -> Iterator[Comparison]:
-        """Yield what a statement compares; each comparison twice, with either side as the expected one.
+        """Yield the comparisons of a statement, each twice: with either side as the expected value.
 
-        `case`: name of the TestCase that has the statement in a method of its own.
+        `case`: name of the TestCase with the statement directly in a method.
         """
         match statement:
             case ast.Assert(test=test):
@@ -285,22 +285,22 @@ def _of_call(call: ast.Call, form: Form, *, only_far: bool = False) -> Iterator[
 
 def _tolerance(call: ast.Call, form: Form) -> Tolerance | None:
     """Return the tolerance of a call; None if it is no literal, or an argument is unknown."""
-    given: dict[str, ast.expr] = {}
+    arguments: dict[str, ast.expr] = {}
     options = [form.relative, form.absolute, form.decimals]
     names = [option[0] for option in options if option is not None]
     places = {option[1]: option[0] for option in options if option is not None}
     for place, argument in enumerate(call.args):
         if isinstance(argument, ast.Starred):
             return None
-        given[places.get(place, "")] = argument
+        arguments[places.get(place, "")] = argument
     for keyword in call.keywords:
         if keyword.arg is None or keyword.arg not in (*names, *form.others):
             return None
-        given[keyword.arg] = keyword.value
+        arguments[keyword.arg] = keyword.value
     numbers: list[float] = []
     for option in options:
         default = 0.0 if option is None else float(option[2])
-        argument_given = None if option is None else given.get(option[0])
+        argument_given = None if option is None else arguments.get(option[0])
         number = default if argument_given is None else number_of(argument_given)
         if number is None:
             return None

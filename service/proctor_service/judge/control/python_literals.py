@@ -91,7 +91,7 @@ def is_literal(node: ast.expr) -> bool:
 
 
 def literal_of(node: ast.expr, positions: Positions) -> Literal | None:
-    """Return the literal that an expression is, or None. A call is that of a constructor."""
+    """Return the literal of an expression, or None. Calls are calls of constructors."""
     if isinstance(node, ast.Call):
         return _constructed(node, positions)
     if not is_literal(node):

@@ -1,6 +1,6 @@
-"""Names of Python tests that stand for literals: constants, parameters, and columns of tables.
+"""Names of literals in Python tests: constants, parameters, and columns of tables.
 
-A name counts only if tests use it for nothing but comparisons, and for texts of failures.
+A name counts only if tests use the name for comparisons and for texts of failures alone.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Statements of Python tests that are certain to run whenever the tests pass.
+"""Statements of Python tests with a certain run in every pass of the tests.
 
-A function passes only when it returns. So of its body those statements are certain that stand directly
-in it, before the first one that may return. The same holds at the top level of a module, for functions
+A function passes only by its return. So the statements directly in its body are certain, before the
+first possible return. The same holds at the top level of a module, for functions
 called there, and for a loop over a literal table with a plain body.
 """
 
@@ -28,7 +28,7 @@ Column = tuple[ast.expr, ...]
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Statements of one scope, each of which is certain to run.
+    """Statements of one scope, each with a certain run.
 
     `scope`: the function, or None for the top level. `case`: the first parameter of a TestCase's method.
     `columns`: for each name that a literal table binds, the expressions of its column.
@@ -42,7 +42,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Definitions:
-    """Names that modules with one namespace bind, with the number of the places that bind each."""
+    """Bound names of modules with one namespace, with the number of bindings of each."""
 
     counts: Counter[str]
 
@@ -79,7 +79,7 @@ def bound_names(tree: ast.AST) -> Iterator[str]:
 
 
 def certain(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """Return the statements before the first one that may leave a function."""
+    """Return the statements before the first possible exit of a function."""
     found: list[ast.stmt] = []
     for statement in body:
         if isinstance(statement, ast.Raise | ast.Return) or _has_own(statement, _LEAVES):
@@ -94,7 +94,7 @@ def is_generator(function: Function) -> bool:
 
 
 def _has_own(statement: ast.stmt, kinds: tuple[type[ast.AST], ...]) -> bool:
-    """Tell whether a statement has such a node outside of the functions that it defines."""
+    """Return True for a statement with such a node outside of its inner functions."""
     todo: list[ast.AST] = [statement]
     while todo:
         node = todo.pop()
@@ -112,9 +112,9 @@ def blocks_of(
     case: str | None = None,
     columns: Mapping[str, Column] | None = None,
 ) -> Iterator[Block]:
-    """Yield the certain statements of a body, and those of its loops over literal tables.
+    """Yield the certain statements of a body, and of its loops over literal tables.
 
-    `tables`: literals by the names that loops have for them.
+    `tables`: literals by their names in loops.
     """
     statements = certain(body)
     columns = columns or {}
@@ -204,7 +204,7 @@ def methods_of_case(
 
 
 def methods_of_plain_class(node: ast.ClassDef, definitions: Definitions) -> Iterator[Function]:
-    """Yield the test methods of a class that pytest collects and that inherits nothing."""
+    """Yield the test methods of a collected class without inheritance."""
     if node.decorator_list or node.keywords or not definitions.is_once(node.name):
         return
     if any(not (isinstance(each, ast.Name) and each.id == "object") for each in node.bases):

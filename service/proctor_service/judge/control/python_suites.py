@@ -76,9 +76,9 @@ class Module:
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """Modules that share one namespace, and texts beside them that may change what they mean.
+    """Modules of one namespace, and texts with a possible influence on their meaning.
 
-    `foreign`: words of a submission with the same namespace; None if it has its own.
+    `foreign`: words of a submission with the same namespace; None for a namespace of its own.
     """
 
     modules: tuple[Module, ...]
@@ -139,7 +139,7 @@ def _is_doubtful(tree: ast.AST) -> bool:
 
 
 def _marks_of(node: ast.AST) -> Iterator[ast.expr]:
-    """Yield the decorators that leave a definition out: it has no clear expectation by itself."""
+    """Yield the decorators of excluded definitions, without clear expectations."""
     if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
         for each in node.decorator_list:
             function = each.func if isinstance(each, ast.Call) else each
@@ -205,8 +205,8 @@ def _blocks(
         yield from blocks_of(body, None, own)
     else:  # a submission may read what its namespace has
         taken = suite.foreign | {name for name in own if not definitions.is_once(name)}
-        kept = {name: table for name, table in own.items() if name not in taken}
-        yield from blocks_of(body, None, kept)
+        remaining = {name: table for name, table in own.items() if name not in taken}
+        yield from blocks_of(body, None, remaining)
         own = {}
     called = called_at_top(body)
     runs_all = any(runs_all_cases(each, imports) for each in body)
@@ -255,7 +255,7 @@ def _of_collected(
 
 
 def _fixtures(suite: Suite, definitions: Definitions) -> dict[str, Column]:
-    """Return the literal of each fixture that returns one, and that one function alone asks for."""
+    """Return the literal of each fixture with a literal result and a single user."""
     trees = [*(module.tree for module in suite.modules), *suite.beside]
     arguments = Counter(
         node.arg for tree in trees for node in ast.walk(tree) if isinstance(node, ast.arg)
@@ -330,7 +330,7 @@ def _with_main(module: Module) -> list[ast.stmt]:
 
 
 def _tables(scope: ast.AST, body: Sequence[ast.stmt]) -> dict[str, ast.expr]:
-    """Return the lists of a scope that a name stands for that is bound once and read once."""
+    """Return the lists of a scope by names with one binding and one use."""
     nodes = _name_nodes(scope)
     found: dict[str, ast.expr] = {}
     for statement in body:

@@ -1,8 +1,8 @@
 """The negative control of a judgement: passed programs run once more, by other expected values.
 
-A program that passes these, too, did not earn its pass by its answers. A right program fails them. All
-that hinders the second run is no finding: a failure of the service, a limit, tests without a clear
-expectation, and a changed suite that does not compile.
+A program with a second pass has earned none of the two by its answers: a right program fails. A second run
+without a result is no finding: after a failure of the service, by a limit, for tests without a clear
+expectation, and for a changed suite with errors of syntax.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ async def _outcome(
 
 
 def _seconds_left(submission: Submission) -> float | None:
-    """Return how long a second run may last, so that the first one is answered in time."""
+    """Return the longest time of a second run with an answer in time."""
     if math.isinf(submission.deadline):
         return None
     return submission.deadline - time.monotonic() - _SPARE_SECONDS

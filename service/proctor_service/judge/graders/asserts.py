@@ -24,9 +24,9 @@ from proctor_client.wire import AssertsGrader, Integrity
 from proctor_service.codec import values
 from proctor_service.codec.limits import PART_BYTES
 from proctor_service.codec.safe_repr import show
-from proctor_service.judge.analysis.formulas import COMPARISONS, Check, NotDecidable, value_of
+from proctor_service.judge.analysis.formulas import COMPARISONS, Condition, NotDecidable, value_of
 from proctor_service.judge.analysis.levels import Analysis, analyse
-from proctor_service.judge.analysis.plan import Plan, PlannedTest
+from proctor_service.judge.analysis.plan import CallPlan, PlannedTest
 from proctor_service.judge.analysis.process import analyse_apart
 from proctor_service.judge.control.graders import of_asserts
 from proctor_service.judge.graders import asserts_test_sandbox
@@ -35,8 +35,8 @@ from proctor_service.judge.run import (
     NEED_DATA,
     NOT_REACHED,
     OBJECT_FOR_DATA,
+    Messages,
     Raised,
-    Said,
     conclude,
     parsed,
     python_message,
@@ -118,18 +118,18 @@ class AssertsJudge:
     async def _analysed(self, grader: AssertsGrader) -> Analysis:
         """Return the result of `analyse`, remembered.
 
-        A thread or a process analyses, and goes on for the others if one is cancelled.
+        A thread or a process analyses, and continues after a cancellation, for the other submissions.
         """
         entry = grader.entry_point, grader.method
         key = (tuple(grader.tests), grader.setup, *entry, grader.integrity)
-        known = self._analyses.get(key)
-        if known is None:
-            known = asyncio.ensure_future(self._analyse(grader, _length(key)))
-            self._analyses[key] = known
+        cached = self._analyses.get(key)
+        if cached is None:
+            cached = asyncio.ensure_future(self._analyse(grader, _length(key)))
+            self._analyses[key] = cached
             self._characters += _length(key)
-            known.add_done_callback(lambda done: self._remember(key, done))
+            cached.add_done_callback(lambda done: self._remember(key, done))
         self._analyses.move_to_end(key)
-        return known.result() if known.done() else await asyncio.shield(known)
+        return cached.result() if cached.done() else await asyncio.shield(cached)
 
     async def _analyse(self, grader: AssertsGrader, length: int) -> Analysis:
         if length <= _LARGE_CHARACTERS:
@@ -166,7 +166,7 @@ def _plan_length(analysis: asyncio.Future[Analysis]) -> int:
 
 
 async def judge_by_plan(
-    submission: Submission, grader: AssertsGrader, backend: Sandboxes, plan: Plan, setup: str
+    submission: Submission, grader: AssertsGrader, backend: Sandboxes, plan: CallPlan, setup: str
 ) -> Judgement:
     """Judge with one sandbox; the setup runs before the submission.
 
@@ -178,29 +178,31 @@ async def judge_by_plan(
     limits, environment = submission.limits, submission.environment
     finished = await run_calls(backend, job, limits, environment, plan.calls, submission.state)
 
-    def judged() -> tuple[Said, list[tuple[str, Raised | None]]]:
-        said = understand(finished.lines, len(plan.calls))
-        return said, outcomes(plan, said, grader)
+    def judged() -> tuple[Messages, list[tuple[str, Raised | None]]]:
+        messages = understand(finished.lines, len(plan.calls))
+        return messages, outcomes(plan, messages, grader)
 
     # Expected values are encoded, too: long ones are decoded in a thread, however short the results.
     few_bytes = _MOST_BYTES_IN_THE_LOOP - plan.weight
-    said, tests = await parsed(finished, few_bytes, judged)
-    return conclude(finished, said, tests, partial(_test_of, plan))
+    messages, tests = await parsed(finished, few_bytes, judged)
+    return conclude(finished, messages, tests, partial(_test_of, plan))
 
 
-def _test_of(plan: Plan, call: int) -> int | None:
+def _test_of(plan: CallPlan, call: int) -> int | None:
     """Return the first test that needs the result of this call; None for a call of the setup."""
     if call in plan.setup.calls:
         return None
     return next((at for at, test in enumerate(plan.tests) if call in test.calls), None)
 
 
-def outcomes(plan: Plan, said: Said, grader: AssertsGrader) -> list[tuple[str, Raised | None]]:
+def outcomes(
+    plan: CallPlan, messages: Messages, grader: AssertsGrader
+) -> list[tuple[str, Raised | None]]:
     """Return each test's text and its problem; the problem of a passed test is None."""
-    in_setup = _problem(plan.setup, said, reveal=grader.reveal)
+    in_setup = _problem(plan.setup, messages, reveal=grader.reveal)
     found = []
     for index, test in enumerate(plan.tests):
-        problem = in_setup or _problem(test, said, reveal=grader.reveal)
+        problem = in_setup or _problem(test, messages, reveal=grader.reveal)
         text = ""
         if problem is not None:
             text = (
@@ -214,33 +216,33 @@ def outcomes(plan: Plan, said: Said, grader: AssertsGrader) -> list[tuple[str, R
     return found
 
 
-def _problem(test: PlannedTest, said: Said, *, reveal: bool) -> Raised | None:
+def _problem(test: PlannedTest, messages: Messages, *, reveal: bool) -> Raised | None:
     """Return the problem of a failed test; None for a passed test.
 
     The problem is the first failed check, or an earlier call without a result. A check may also
     need a call of an earlier test.
     """
-    stopped = _unanswered(test.calls, said)
+    stopped = _unanswered(test.calls, messages)
     for check in test.checks:
-        missing = _unanswered(check.calls, said)
+        missing = _unanswered(check.calls, messages)
         if missing is not None:
             return stopped or missing
-        failure = _failure(check, said.answers, reveal)
+        failure = _failure(check, messages.answers, reveal)
         if failure is not None:
             return failure
     return stopped
 
 
-def _unanswered(calls: Sequence[int], said: Said) -> Raised | None:
+def _unanswered(calls: Sequence[int], messages: Messages) -> Raised | None:
     """Return why the first call without a result has none, or None."""
     for number in calls:
-        answer = said.answers[number] if number < len(said.answers) else NOT_REACHED
+        answer = messages.answers[number] if number < len(messages.answers) else NOT_REACHED
         if isinstance(answer, Raised):
             return answer
     return None
 
 
-def _failure(check: Check, answers: Sequence[Any], reveal: bool) -> Raised | None:
+def _failure(check: Condition, answers: Sequence[Any], reveal: bool) -> Raised | None:
     try:
         if holds(check, answers):
             return None
@@ -268,26 +270,26 @@ def _is_object(line: bytes) -> bool:
     return line.startswith(b'["h",') and b'"base"' not in line[:_SHOWN_BYTES]
 
 
-def holds(check: Check, answers: Sequence[bytes]) -> bool:
+def holds(check: Condition, answers: Sequence[bytes]) -> bool:
     """Return True if a condition holds for the encoded results of all calls.
 
     Raises NotDecidable, Malformed for a forged encoding, and any exception of a formula.
     """
     if check.formula is not None:
-        known: dict[int, Any] = {}
+        cached: dict[int, Any] = {}
 
         def result(number: int) -> Any:
-            if number not in known:
+            if number not in cached:
                 line = answers[number]
                 if len(line) > _LARGEST_PARSED_BYTES:
                     raise NotDecidable("a large value")
                 wire, decoder = values.loads(line), values.Decoder()
-                known[number] = decoder.decode(wire)
+                cached[number] = decoder.decode(wire)
                 if decoder.expanded_bytes > _MOST_EXPANDED_TIMES * len(line) + _SHOWN_BYTES:
                     raise NotDecidable("a value with shared parts")
                 if not _OTHER_CLASSES.isdisjoint(tag for tag, _ in _tagged(wire)):
                     raise NotDecidable("a value of another class")
-            return known[number]
+            return cached[number]
 
         return _is_true(value_of(check.formula, result))
     line = answers[check.calls[0]]
@@ -296,7 +298,7 @@ def holds(check: Check, answers: Sequence[bytes]) -> bool:
     return _truth(line) is (check.symbol != "not")
 
 
-def _compares(check: Check, line: bytes) -> bool:
+def _compares(check: Condition, line: bytes) -> bool:
     symbol = check.symbol
     if symbol == "==" and line == check.expected and not _NAN.search(line):
         return True

@@ -28,8 +28,8 @@ from proctor_service.judge.entry_points import either, normal, target_of
 from proctor_service.judge.graders.asserts import shown
 from proctor_service.judge.run import (
     NOT_REACHED,
+    Messages,
     Raised,
-    Said,
     conclude,
     parsed,
     python_message,
@@ -137,10 +137,12 @@ async def judge(submission: Submission, grader: CallsGrader, backend: Sandboxes)
     job = python_message(submission, "calls", count=len(calls), plain_arrays=plain_arrays)
     limits, environment = submission.limits, submission.environment
     finished = await run_calls(backend, job, limits, environment, calls, submission.state)
-    said = await parsed(finished, _FEW_LINES_BYTES, partial(understand, finished.lines, len(calls)))
-    if sum(len(answer) for answer in said.answers if isinstance(answer, bytes)) <= _FEW_BYTES:
-        return conclude(finished, said, _tests(said, grader, equality))
-    return conclude(finished, said, await asyncio.to_thread(_tests, said, grader, equality))
+    messages = await parsed(
+        finished, _FEW_LINES_BYTES, partial(understand, finished.lines, len(calls))
+    )
+    if sum(len(answer) for answer in messages.answers if isinstance(answer, bytes)) <= _FEW_BYTES:
+        return conclude(finished, messages, _tests(messages, grader, equality))
+    return conclude(finished, messages, await asyncio.to_thread(_tests, messages, grader, equality))
 
 
 def _are_few(arguments: Sequence[Any]) -> bool:
@@ -184,18 +186,20 @@ def _with_integer_keys(value: Any) -> Any:
         return value
 
 
-def _tests(said: Said, grader: CallsGrader, equality: Equality) -> list[tuple[str, Raised | None]]:
+def _tests(
+    messages: Messages, grader: CallsGrader, equality: Equality
+) -> list[tuple[str, Raised | None]]:
     """Return the text of each failed case and its problem; the problem of a passed case is None."""
     tests: list[tuple[str, Raised | None]] = []
-    told = 0
+    described = 0
     for index, case in enumerate(grader.cases):
-        answer = said.answers[index] if index < len(said.answers) else None
+        answer = messages.answers[index] if index < len(messages.answers) else None
         if isinstance(answer, bytes) and equality.is_answer(answer, case.expected):
             tests.append(("", None))
-        elif told < MAX_FAILURES:
+        elif described < MAX_FAILURES:
             call = _shown(grader.entry_point, case)
             tests.append((call, _problem(answer, case, call, reveal=grader.reveal)))
-            told += 1
+            described += 1
         else:
             problem = _NOT_DESCRIBED if isinstance(answer, bytes) else answer
             tests.append(("", problem or NOT_REACHED))

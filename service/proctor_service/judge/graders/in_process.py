@@ -40,7 +40,7 @@ from proctor_service.judge.run import (
 from proctor_service.judge.submission import Control, GraderRules, Judgement, Submission
 from proctor_service.sandbox.interface import Sandboxes
 
-_Given = TypeVar("_Given")
+_Argument = TypeVar("_Argument")
 _Found = TypeVar("_Found")
 _OUTCOMES = ("passed", "failed", "excused", "raised", "exit")
 _VERDICTS: dict[str, Verdict] = {"raised": "runtime_error", "exit": "early_exit"}
@@ -126,10 +126,10 @@ async def judge_shared(
 
 
 async def _few_or_in_thread(
-    size: int, function: Callable[[_Given], _Found], given: _Given
+    size: int, function: Callable[[_Argument], _Found], argument: _Argument
 ) -> _Found:
-    """Return `function(given)`; for a large size, from a thread."""
-    return function(given) if size <= _FEW_BYTES else await asyncio.to_thread(function, given)
+    """Return `function(argument)`; for a large size, from a thread."""
+    return function(argument) if size <= _FEW_BYTES else await asyncio.to_thread(function, argument)
 
 
 async def _run(
@@ -179,10 +179,10 @@ def read(finished: Run, word: str, end: str, *, reveal: bool) -> Report:
     report = Report()
     for line in finished.lines:
         try:
-            said, *frame = loads_message(line)
+            first_word, *frame = loads_message(line)
         except (Malformed, TypeError, ValueError):
-            said, frame = None, []
-        if said != word or report.status is not None:
+            first_word, frame = None, []
+        if first_word != word or report.status is not None:
             report.forged = True
             continue
         try:
@@ -248,13 +248,13 @@ def pytest_verdict(finished: Run, report: Report, failed: int, counted: int) -> 
 
 def _outcomes(report: Report, total: int) -> list[tuple[str, str]]:
     """Return the outcome and text of each test. A repeated or unknown test is a forgery."""
-    told: dict[str, tuple[str, str]] = {}
-    known = {str(index) for index in range(total)}
+    reported: dict[str, tuple[str, str]] = {}
+    numbers = {str(index) for index in range(total)}
     for name, outcome, text in report.tests:
-        if name in told or name not in known:
+        if name in reported or name not in numbers:
             report.forged = True
-        told.setdefault(name, (outcome, text))
-    return [told.get(str(index), ("failed", "not reached")) for index in range(total)]
+        reported.setdefault(name, (outcome, text))
+    return [reported.get(str(index), ("failed", "not reached")) for index in range(total)]
 
 
 def _shared_verdict(report: Report, outcomes: Sequence[tuple[str, str]]) -> tuple[Verdict, str]:
@@ -283,10 +283,10 @@ _DYNAMIC = frozenset(["exec", "globals", "setattr", "vars", "type", "__getattr__
 
 
 def has_no_test(files: Mapping[str, str]) -> bool:
-    """Return True if pytest finds no test in a grader's files, whatever the submission does.
+    """Return True if pytest finds no test in a grader's files, for any submission.
 
     False wherever the text cannot tell: hooks, names of tests by settings, doctests, classes that may
-    inherit tests, names that another module or a call binds.
+    inherit tests, names from another module or a call.
     """
     texts = dict(files)
     if any(path.endswith(_DOCUMENTS) for path in texts):
@@ -317,7 +317,7 @@ def _dotted(node: ast.expr) -> str:
 
 
 def _names(node: ast.AST) -> Iterator[str]:
-    """Iterate over the names that a node binds, and over names that are loaded."""
+    """Iterate over bound and loaded names of a node."""
     if isinstance(node, ast.Name):
         loads_test = isinstance(node.ctx, ast.Load) and node.id not in _DYNAMIC
         yield "" if loads_test else node.id

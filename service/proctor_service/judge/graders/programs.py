@@ -29,8 +29,7 @@ from proctor_service.guest.command import NO_OUTPUT
 from proctor_service.judge.control.expectations import Tests
 from proctor_service.judge.control.graders import of_exec, of_pytest
 from proctor_service.judge.graders.in_process import judge_pytest
-from proctor_service.judge.jvm_names import named
-from proctor_service.judge.other_languages import joined
+from proctor_service.judge.python_source import joined
 from proctor_service.judge.rest import Wasted, left
 from proctor_service.judge.run import (
     LIMITS,
@@ -47,7 +46,7 @@ from proctor_service.judge.run import (
 from proctor_service.judge.submission import Control, GraderRules, Judgement, Submission
 from proctor_service.judge.text import Closeness, Comparison
 from proctor_service.sandbox.interface import Sandboxes, Usage
-from proctor_service.settings.languages import PYTHON, Language
+from proctor_service.settings.languages import PYTHON
 
 NOT_STARTED = b'["not started"]'  # a started program cannot report this
 _NO_CASE = StdioCase(stdout="")
@@ -96,25 +95,25 @@ class Program:
 
         A script, and a program with its tests apart, reports `end` at its end.
         """
-        given: dict[str, object] = {"stdin": case.stdin}
+        fields: dict[str, object] = {"stdin": case.stdin}
         if case.output_file is not None:
-            given["output_file"] = case.output_file
+            fields["output_file"] = case.output_file
         if self.argv is None and self.parts is not None:
-            source = joined("python", self.parts.setup, self.parts.completion)
+            source = joined(self.parts.setup, self.parts.completion)
             submission = replace(self.submission, source=source)
             return python_message(submission, "tested", tests=self.parts.tests, end=end)
         if self.argv is None:
             submission = self.submission
             if case.files:
                 submission = replace(submission, files={**submission.files, **case.files})
-            return python_message(submission, "script", argv=case.argv, end=end, **given)
+            return python_message(submission, "script", argv=case.argv, end=end, **fields)
         return message(
             "command",
             argv=(*self.argv, *case.argv),
             files={**(self.files or {}), **case.files},
             binaries=self.made.sizes,
             end=end if self.has_launcher else "",
-            **given,
+            **fields,
         )
 
     @property
@@ -145,9 +144,8 @@ class Program:
 class Languages(Protocol):
     """Languages other than Python: programs in them, and the runners of their tests."""
 
-    @property
-    def rows(self) -> Mapping[str, Language]:
-        """The table of languages, by name."""
+    def file_of(self, submission: Submission) -> tuple[str, str]:
+        """Return name and text of the file that has a submission's source; in Python, too."""
 
     async def prepared(
         self, submission: Submission, backend: Sandboxes, parts: Parts | None
@@ -213,12 +211,12 @@ async def judge_exec(
     verdict, text = _ended_well(finished)
     more: dict[str, object] = {}
     if program.proves_end:
-        said = understand(finished.lines)
+        messages = understand(finished.lines)
         proof = end if program.argv is None else f"{end}\n"  # a launcher's file, changed by it
-        said.forged = said.forged or said.reached not in (None, proof)
-        if verdict == "passed" and (said.forged or said.reached is None):
+        messages.forged = messages.forged or messages.reached not in (None, proof)
+        if verdict == "passed" and (messages.forged or messages.reached is None):
             verdict, text = "early_exit", _LEFT if parts is None else _LEFT_TESTS
-        more = evidence(finished, said, verdict)
+        more = evidence(finished, messages, verdict)
         if program.argv is not None:
             more["unreported"] = ""  # its launcher runs beside the submission
     if verdict == "passed" and grader.empty_stderr and finished.ended.stderr:
@@ -243,7 +241,7 @@ async def judge_stdio(
 ) -> Judgement:
     """Judge each case in a fresh sandbox, with its own limits of time.
 
-    With the scoring `all`, no case runs after the first one that a limit ended. `wall_seconds` also
+    With the scoring `all`, no case runs after the first end by a limit. `wall_seconds` also
     bounds a total over all cases: their idle time plus the CPU time of failed cases. Cases after this
     bound do not run. Otherwise a submission could fail slowly, outlast the deadline, and earn an error
     where a verdict is due.
@@ -315,10 +313,7 @@ async def judge_command(
         return await judge_pytest(submission, by_pytest, backend)
     if grader.runner is not None:
         return await languages.judge_runner(submission, grader, backend)
-    language = languages.rows.get(submission.language)
-    name, source = "solution.py", submission.source
-    if language is not None:
-        name, source = named(language, source).source, language.whole(source)
+    name, source = languages.file_of(submission)
     files = {**with_files(submission, name, source), **grader.files}
     job = message("command", argv=grader.argv, files=files)
     finished = await run(
@@ -345,9 +340,9 @@ async def _prepared(
 
 
 def _without_tests(judgement: Judgement) -> Judgement:
-    """Return a judgement without what may show the tests: output, and parts of its message.
+    """Return a judgement without output, and without parts of its message: both may show the tests.
 
-    Of an exception only the class remains, and nothing of a compiler that complains of the tests.
+    Of an exception only the class remains, and nothing of a compiler's message about the tests.
     """
     message = judgement.message
     if judgement.verdict == "syntax_error" and _TEST_FILE.search(message):
@@ -364,12 +359,12 @@ def _ended_well(
     limited = LIMITS.get(finished.ended.ending)
     if limited is not None:
         return limited
-    said = understand(finished.lines)
+    messages = understand(finished.lines)
     code = finished.ended.exit_code
     if code == expected_code:
         return "passed", ""
-    if said.stopped is not None and said.stopped.verdict != "early_exit":
-        return said.stopped.verdict, said.stopped.traceback or said.stopped.summary
+    if messages.stopped is not None and messages.stopped.verdict != "early_exit":
+        return messages.stopped.verdict, messages.stopped.traceback or messages.stopped.summary
     if code is None:
         return of_silence(finished.ended)
     if NOT_STARTED in finished.lines:

@@ -23,12 +23,15 @@ _IGNORED = re.compile(
     r"|'(?:[^'\\\n]|\\.)*+'?",
     re.DOTALL,
 )
+"""Comments and literals: `// {`, `/* { */`, `"}"`, `'{'`; a text block in three quotes."""
 _TOKEN = re.compile(
     r"[{};]|\bpublic\b|\b(?:class|interface|enum|record)\s++((?!\d)[\w$]{1,100})(?![\w$])"
     r"|\bvoid\s++main\s*+\((\s*+(?:final\s++)?+(?:java\.lang\.)?+String\b\s*+(?:\[|\.\.\.|[\w$]++\s*+\[))?+"
 )
+"""`{`, `public`, `class Pair`, and `void main(String[]` or `void main(`."""
 _NAME = r"(?!\d)[\w$]++"
 _PACKAGE = re.compile(rf"\s*+package\s++({_NAME}(?:\s*+\.\s*+{_NAME})*+)\s*+;")
+"""`package com . example;` at the beginning."""
 
 
 def named(language: Language, source: str) -> Language:
@@ -65,10 +68,10 @@ class JavaNames:
 
 
 def java_names(source: str) -> JavaNames:
-    """Return the name of the public class and of the class to run, which includes its package.
+    """Return the name of the public class, and the class to run with its package.
 
-    Of several classes with a `main` for `String[]` that is the public one, then `Main`, then the first.
-    Without any, it is the first with another `main`. If either is missing, the other stands for both;
+    Of several classes with a `main` for `String[]` the public class runs, then `Main`, then the first;
+    otherwise the first with another `main`. If either name is missing, the other stands for both;
     without any, `Main`.
     """
     text = _IGNORED.sub(" ", source[:MAX_SEARCHED_CHARACTERS])
@@ -110,18 +113,22 @@ _KOTLIN_TOKEN = re.compile(
     rf"[{{}}]|\b(?:class|interface|object)\s++({_NAME})"
     r"|(\bJvmStatic\s++(?:public\s++)?+)?+\bfun\s++main\s*+\("
 )
+"""`{`, `object Main`, `fun main(`, and `JvmStatic fun main(` in an object."""
 _KOTLIN_FILE = re.compile(r"@file\s*+:\s*+JvmName\s*+\(\s*+\"(\w++)\"")
-_KOTLIN_PACKAGE = re.compile(rf"^\s*+package\s++({_NAME}(?:\.{_NAME})*+)", re.MULTILINE)
+"""`@file:JvmName("Tool")`."""
+_PACKAGE_LINE = re.compile(
+    rf"^\s*+package\s++({_NAME}(?:\.{_NAME})*+)", re.MULTILINE
+)  # `package a.b`
 
 
 def kotlin_main(source: str) -> str:
     """Return the class to run of a Kotlin source in `solution.kt`, with its package.
 
-    That is the class of the file, or without a top-level `main` the first class that has a static one,
-    as in `object Main` or in its companion object.
+    The class of the file runs, or without a top-level `main` the first class with a static `main`, as
+    in `object Main` or in its companion object.
     """
     text = _IGNORED.sub(" ", source[:MAX_SEARCHED_CHARACTERS])
-    package = _KOTLIN_PACKAGE.search(text)
+    package = _PACKAGE_LINE.search(text)
     file = _KOTLIN_FILE.search(source[:MAX_SEARCHED_CHARACTERS])
     main = "SolutionKt" if file is None else file[1]
     depth = 0
@@ -143,20 +150,20 @@ def kotlin_main(source: str) -> str:
 
 
 _SCALA_OBJECT = re.compile(rf"^(?:case\s++)?object\s++({_NAME})([^\n{{]*+)", re.MULTILINE)
-_SCALA_MAIN = re.compile(r"\bdef\s++main\b")
-_SCALA_APP = re.compile(r"\b(?:extends|with)\s++App\b")
-_SCALA_ANNOTATED = re.compile(rf"@main\s++def\s++({_NAME})")
-_SCALA_PACKAGE = re.compile(rf"^package\s++({_NAME}(?:\.{_NAME})*+)", re.MULTILINE)
+"""`object Main extends App`, with what follows the name on its line."""
+_SCALA_MAIN = re.compile(r"\bdef\s++main\b")  # `def main(args`
+_SCALA_APP = re.compile(r"\b(?:extends|with)\s++App\b")  # `extends App`
+_SCALA_ANNOTATED = re.compile(rf"@main\s++def\s++({_NAME})")  # `@main def run`
 
 
 def scala_main(source: str) -> str:
     """Return the class to run of a Scala source, with its package.
 
-    That is the first top-level object with a `main` or of kind `App`, or a method marked `@main`;
+    The first top-level object with a `main` or of kind `App`, or a method marked `@main`;
     otherwise the first object, or `Main`.
     """
     text = _IGNORED.sub(" ", source[:MAX_SEARCHED_CHARACTERS])
-    package = _SCALA_PACKAGE.search(text)
+    package = _PACKAGE_LINE.search(text)
     prefix = "" if package is None else f"{package[1]}."
     marked = _SCALA_ANNOTATED.search(text)
     if marked is not None:

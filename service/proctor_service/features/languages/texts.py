@@ -1,11 +1,10 @@
 """Texts in other languages than Python, by patterns, in linear time: recognised, joined, completed.
 
-- Recognised: whether a text is a program, and whether a block only shows another one, by signs of all
-  languages together.
-- Joined: two sources as one. The second source is a completion, or has one. The first is a part of the task,
-  and gives way: its imports never repeat or contradict those of the completion.
-- Completed: a function that a prompt begins. A completion that defines the function itself takes the place
-  of the prompt's definition; any other one is the function's body. Braces outside of strings and comments
+- Recognised: programs, and blocks with examples of other blocks, by signs of all languages together.
+- Joined: two sources as one. The second source is or has a completion. The first is a part of the task,
+  and gives way: its imports never repeat or contradict the completion's.
+- Completed: a function of a prompt. A completion with the whole definition takes the place of the
+  prompt's definition; any other completion is the function's body. Braces outside of strings and comments
   tell which blocks of the prompt are open.
 """
 
@@ -13,9 +12,21 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import islice
 from types import MappingProxyType
+
+from proctor_service.judge.extract import (
+    PYTHON_TEXTS,
+    Around,
+    Texts,
+    first_end,
+    fitted,
+    without_last_lines,
+)
+from proctor_service.judge.python_source import Join, appended, join_by, tidy
+from proctor_service.settings.languages import LANGUAGES, PYTHON
 
 # ---------------------------------------------------------------- recognition
 
@@ -64,8 +75,8 @@ _RUNS_A_SCRIPT = re.compile(r"[^\n]*(?:\bchmod\b|\./[\w./-]+|\b(?:ba)?sh[ \t]+[\
 
 
 def is_program(text: str) -> bool:
-    """Tell whether the first line of a text is one that only code has."""
-    return _ONLY_CODE.match(text) is not None
+    """Return True if the first line of a text is certain to be code, and no fence closes the text."""
+    return _ONLY_CODE.match(text) is not None and first_end(text) is None
 
 
 def begins_as_code(text: str) -> bool:
@@ -80,8 +91,8 @@ def defined_names(block: str) -> frozenset[str]:
     return frozenset(part for name in found for part in (name, *name.split(".")))
 
 
-def is_example(block: str, known: frozenset[str], *, is_named: bool) -> bool:
-    """Tell whether a block is an output, runs a script, or only calls one of the names `known`."""
+def is_example(block: str, defined: frozenset[str], *, is_named: bool) -> bool:
+    """Tell whether a block is an output, runs a script, or only calls one of the names `defined`."""
     plain, is_code = _without_strings(block), is_named or begins_as_code(block)
     if not is_code or all(map(_RUNS_A_SCRIPT.match, plain.splitlines())):
         return True
@@ -89,11 +100,11 @@ def is_example(block: str, known: frozenset[str], *, is_named: bool) -> bool:
         return False
     calls = ("".join(names) for names in _USED.findall(plain))
     used = {part for name in calls for part in (name, name.rstrip("!"), name.partition(".")[0])}
-    return not known.isdisjoint(used.difference(_ASSIGNED.findall(plain)))
+    return not defined.isdisjoint(used.difference(_ASSIGNED.findall(plain)))
 
 
 def _without_strings(text: str) -> str:
-    """Return the text without comments, and without strings that name nothing."""
+    """Return the text without comments, and without strings that contain no name."""
 
     def rest(found: re.Match[str]) -> str:
         return found[0] if found["comment"] is None and re.search(r"[$#][{(]", found[0]) else " '' "
@@ -104,7 +115,7 @@ def _without_strings(text: str) -> str:
 
 # ---------------------------------------------------------------- joining
 
-GO_PACKAGE = re.compile(r"^package[ \t]+\w+", re.MULTILINE)
+GO_PACKAGE = re.compile(r"^package[ \t]+(\w+)", re.MULTILINE)
 """Matches `package main`."""
 GO_IMPORT = re.compile(
     r"^import[ \t]*(?:\([^()]*\)|(?:[\w.]+[ \t]+)?\"[^\"\n]*\")[ \t]*;?[ \t]*$", re.MULTILINE
@@ -122,12 +133,6 @@ REQUIRE = re.compile(
 )
 """Matches `const fs = require("fs");` and `const { sep, join: j } = require("path")`."""
 
-# `from __future__ import annotations`, and before a semicolon.
-_FUTURE = re.compile(
-    r"^(from[ \t]+__future__[ \t]+import[ \t]*(?:\([^()]*\)|[^\n;#]*))(?:[ \t]*;[ \t]*)?",
-    re.MULTILINE,
-)
-_SHEBANG = re.compile(r"#![^\[\n][^\n]*(?:\n|\Z)")  # `#!/bin/bash`; not Rust's `#![allow(unused)]`
 _JAVA_PUBLIC = re.compile(
     r"^public[ \t]+(?=(?:(?:abstract|final|sealed)[ \t]+)*(?:class|interface|enum|record)\b)",
     re.MULTILINE,
@@ -144,27 +149,20 @@ _DECLARES = re.compile(
 _PHP_OPEN = re.compile(r"\s*<\?(?:php\b|(?![=\w]))", re.IGNORECASE)  # `<?php`
 _PHP_CLOSED = re.compile(r"\?>\s*\Z")  # `?>` as the end
 
-Join = Callable[[str, str], str]
-
 
 def joined(language: str, before: str, code: str) -> str:
-    """Return one source with what `before` and `code` say, in this order."""
-    if not before.strip():
-        return code
-    if not code.strip():
-        return before
-    code = _SHEBANG.sub("", code, count=1) if code.startswith("#!") else code
-    return _JOIN.get(language, _appended)(before, code)
+    """Return one source with the contents of `before` and `code`, in this order."""
+    return join_by(_JOIN.get(language, appended), before, code)
 
 
 def without_repeated(text: str, other: str, line: re.Pattern[str]) -> str:
-    """Return a text without those lines of this form that `other` has, too: they are left empty."""
+    """Return a text with an empty line in place of each line of this form in both texts."""
     lines = {each.strip() for each in other.splitlines()}
     return line.sub(lambda found: "" if found[0].strip() in lines else found[0], text)
 
 
 def go_setup(setup: str, completion: str) -> str:
-    """Return the setup without the packages that the completion imports itself, in one file with it."""
+    """Return the setup without the imports of the completion, for one file of both."""
     imported = {
         path for found in GO_IMPORT.findall(completion) for _, path in GO_IMPORTED.findall(found)
     }
@@ -177,10 +175,10 @@ def go_setup(setup: str, completion: str) -> str:
 
 
 def _javascript_parts(before: str, code: str) -> tuple[str, str]:
-    """Return both sources without a name that both declare by `require`: they share a scope.
+    """Return both sources with one declaration by `require` of each name: the sources share a scope.
 
-    The completion leaves out a line that the other has, too; the other a name that the completion
-    declares in another way.
+    The completion leaves out a line of both sources; the other source leaves out a name with another
+    declaration in the completion.
     """
     code = without_repeated(code, before, REQUIRE)
 
@@ -206,19 +204,8 @@ def _declared(code: str) -> set[str]:
 # ---------------------------------------------------------------- each language
 
 
-def _appended(before: str, code: str) -> str:
-    return f"{before.rstrip()}\n{code}"
-
-
-def _python(before: str, code: str) -> str:
-    futures = dict.fromkeys(
-        each.strip() for text in (code, before) for each in _FUTURE.findall(text)
-    )
-    return "\n".join([*futures, _FUTURE.sub("", before).strip("\n"), _FUTURE.sub("", code)])
-
-
 def _hoisted(*lines: str) -> Join:
-    """Return what joins sources whose lines of these forms, in this order, begin a file.
+    """Return the rule of a language whose files begin with lines of these forms, in this order.
 
     A file has one name of a package or a namespace: the completion's.
     """
@@ -280,7 +267,7 @@ def _rust(before: str, code: str) -> str:
 
 
 def _javascript(before: str, code: str) -> str:
-    return _appended(*_javascript_parts(before, code))
+    return appended(*_javascript_parts(before, code))
 
 
 _PHP = _hoisted(
@@ -294,7 +281,7 @@ def _php(before: str, code: str) -> str:
     """Join the sources in one block of PHP. A text before `<?php` is output, and stays in its place."""
     opened = _PHP_OPEN.match(code)
     if opened is None and "<?" in code:
-        return _appended(before if _PHP_CLOSED.search(before) else f"{before}\n?>", code)
+        return appended(before if _PHP_CLOSED.search(before) else f"{before}\n?>", code)
     before = _PHP_CLOSED.sub("", before)
     begins = _PHP_OPEN.match(before)
     code = code[opened.end() :] if opened else code
@@ -303,7 +290,6 @@ def _php(before: str, code: str) -> str:
 
 _JOIN: Mapping[str, Join] = MappingProxyType(
     {
-        "python": _python,
         "java": _java,
         "junit": _java,
         "kotlin": _hoisted(
@@ -349,7 +335,30 @@ _NO_CODE = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 """Matches a comment, a string, and a character such as `'{'`; not Rust's `'a`."""
-_BRACE = re.compile(r"[{}]|\n[ \t]*")
+_BRACE = re.compile(r"[{}]|\n[ \t]*")  # a brace, or a line's indentation: "{", "\n    "
+
+
+def texts_of(language: str) -> Texts:
+    """Return the rules of texts in a language."""
+    if language == PYTHON:
+        return PYTHON_TEXTS
+    row = LANGUAGES.get(language)
+    return Texts(
+        names=frozenset((language, *(() if row is None else row.aliases))),
+        is_program=is_program,
+        begins_as_code=begins_as_code,
+        defined_names=defined_names,
+        is_example=is_example,
+        join=_JOIN.get(language, appended),
+        completed=partial(_completed, language),
+    )
+
+
+def _completed(language: str, code: str, around: Around) -> str:
+    """Return a completion as a part of the prompt's program."""
+    prompt, suffix = around.prompt_code, around.suffix_code
+    whole = with_definition(language, prompt, tidy(code), around.entry_point)
+    return whole or continued(language, prompt, fitted(code, around), suffix)
 
 
 def with_definition(language: str, prompt: str, code: str, name: str | None) -> str | None:
@@ -373,14 +382,6 @@ def with_definition(language: str, prompt: str, code: str, name: str | None) -> 
     if len(program) > MAX_CLOSED_CHARACTERS:
         return program
     return program + "\n}" * min(len(_open_blocks(language, program)), len(blocks)) + "\n"
-
-
-def without_last_lines(text: str, beginnings: tuple[str, ...]) -> str:
-    """Return a text without its last lines that begin so, behind blanks: decorators, comments."""
-    lines = text.splitlines(keepends=True)
-    while lines and lines[-1].lstrip().startswith(beginnings):
-        lines.pop()
-    return "".join(lines)
 
 
 def continued(language: str, prompt: str, body: str, suffix: str) -> str:
@@ -447,10 +448,10 @@ def _open_blocks(language: str, text: str) -> list[str]:
 
 
 def _closed(language: str, prompt: str, program: str) -> str:
-    """Return the program with the closing braces that it lacks for blocks of the prompt.
+    """Return the program with the missing closing braces of the prompt's blocks.
 
-    Where a line closes such a block by its indentation, the program is left alone: the braces of the text
-    are then not those that the language counts.
+    The program stays as it is where a line closes such a block by its indentation: the braces of the text
+    then differ from the braces of the language.
     """
     if len(program) > MAX_CLOSED_CHARACTERS:
         return program
