@@ -75,7 +75,7 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
             "Reference solutions of Harbor tasks, or nothing, and the reward.",
         ),
         "eval html": Command(
-            "features.journal.cli.html_report",
+            "features.journal.pages.report",
             "write_eval_html",
             "The report for a browser.",
         ),

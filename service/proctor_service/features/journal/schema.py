@@ -153,4 +153,5 @@ for _dialect, _statement in (
     ("postgresql", "CREATE TABLE words (number BIGINT PRIMARY KEY, found TSVECTOR NOT NULL)"),
     ("postgresql", "CREATE INDEX words_found ON words USING GIN (found)"),
 ):
-    event.listen(metadata, "after_create", DDL(_statement).execute_if(dialect=_dialect))
+    _create = DDL(_statement).execute_if(dialect=_dialect)  # type: ignore[no-untyped-call]
+    event.listen(metadata, "after_create", _create)

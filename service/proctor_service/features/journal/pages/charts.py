@@ -154,8 +154,8 @@ def rewards(points: Sequence[Row], chart_id: str, by: By = "step") -> Chart:
         if len(run) == 1 or len(places) <= MOST_APART:
             chart.path("dots", "h0M".join(along) + "h0")
     for place in places:
-        mean, spread = shown.number(place.row["mean_reward"]), shown.number(place.row["spread"])
-        chart.hint(place.begin, place.end, TOP, _FLOOR, f"{place.label}: {mean} ± {spread}")
+        mean_text, spread = (shown.number(place.row[name]) for name in ("mean_reward", "spread"))
+        chart.hint(place.begin, place.end, TOP, _FLOOR, f"{place.label}: {mean_text} ± {spread}")
     first, last, least, most = map(shown.number, (values[0], values[-1], min(values), max(values)))
     count = "1 point" if len(places) == 1 else f"{len(places):,} points"
     chart.text = (
