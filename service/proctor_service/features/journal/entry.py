@@ -85,8 +85,8 @@ class Entries:
             )
         rule = origin.extract if isinstance(origin.extract, str) else origin.extract.model_dump()
         why = "" if failure is None else failure.message
-        said = (origin.completion, rule, why, origin.prompt)
-        return EVALUATION, head, judgement_values(shown), said, texts
+        answer_texts = (origin.completion, rule, why, origin.prompt)
+        return EVALUATION, head, judgement_values(shown), answer_texts, texts
 
     def rollout(self, plan: Plan, trajectory: Trajectory) -> Record:
         """Return the record of a rollout."""

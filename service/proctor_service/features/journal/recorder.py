@@ -37,7 +37,7 @@ CLOSE_SECONDS = 6.0
 PAUSES_SECONDS = (0.0, 0.5, 2.0, 5.0)
 
 
-class Told(Protocol):
+class RecordCounters(Protocol):
     """Counters of the journal."""
 
     def journal_written(self, records: int) -> None:
@@ -77,13 +77,13 @@ class Recorder:
         self,
         target: Target,
         with_texts: bool,
-        told: Told,
+        counters: RecordCounters,
         environment: Mapping[str, str],
         command: Sequence[str] = (sys.executable, *MODULE),
     ) -> None:
         self._target = target
         self._entries = Entries(with_texts)
-        self._told = told
+        self._counters = counters
         self._environment = environment
         self._command = command
         self._numbers = itertools.count(1)
@@ -114,7 +114,7 @@ class Recorder:
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)
         if self._unwritten:
-            self._told.journal_dropped("stopped", len(self._unwritten))
+            self._counters.journal_dropped("stopped", len(self._unwritten))
 
     def evaluation(self, item: Item, outcome: Outcome, seconds: float) -> None:
         """Record an evaluation that took so long."""
@@ -151,11 +151,11 @@ class Recorder:
             written = marshal.dumps(make())
         except Exception:  # whatever is wrong with a record, the reward goes on
             log.exception("a record of the journal cannot be sent")
-            self._told.journal_dropped("invalid")
+            self._counters.journal_dropped("invalid")
             return
         size = len(written)
         if self._unwritten_bytes + size > MOST_UNWRITTEN_BYTES or size > LARGEST_RECORD_BYTES:
-            self._told.journal_dropped("full")
+            self._counters.journal_dropped("full")
             return
         number = next(self._numbers)
         self._unwritten[number] = written
@@ -212,9 +212,9 @@ class Recorder:
                 while self._unwritten and (number := next(iter(self._unwritten))) <= value:
                     self._unwritten_bytes -= len(self._unwritten.pop(number))
                     count += 1
-                self._told.journal_written(count)
+                self._counters.journal_written(count)
             case "dropped":
-                self._told.journal_dropped("invalid", value)
+                self._counters.journal_dropped("invalid", value)
             case "down":
                 log.error("the journal takes no records now", extra={"why": value})
             case "open":

@@ -60,7 +60,7 @@ _SEPARATORS = re.compile(r"[^\w\x00-\x7f]+")
 class Batch:
     """Rows of the tables for some records."""
 
-    def __init__(self, version: str, known: KnownTexts) -> None:
+    def __init__(self, version: str, known_texts: KnownTexts) -> None:
         self.evaluations: list[dict[str, Any]] = []
         self.rollouts: list[dict[str, Any]] = []
         self.labels: list[tuple[str, str, str, str]] = []
@@ -70,7 +70,7 @@ class Batch:
         self._lists: dict[tuple[str, ...], str] = {}
         self._used_at = math.ceil(time.time() / TEXT_AGE_SECONDS) * TEXT_AGE_SECONDS
         self._version = version
-        self._known = known
+        self._known_texts = known_texts
 
     @property
     def texts(self) -> list[dict[str, Any]]:
@@ -190,7 +190,7 @@ class Batch:
     def _keep(self, value: str) -> bytes:
         content = value.encode("utf-8", "surrogatepass")
         digest = hashlib.blake2b(content, digest_size=16).digest()
-        if digest not in self._texts and not self._known.has(digest, self._used_at):
+        if digest not in self._texts and not self._known_texts.has(digest, self._used_at):
             row = {"digest": digest, "packed": packed(content), "used_at": self._used_at}
             self._texts[digest] = row
         return digest
@@ -263,19 +263,19 @@ class KnownTexts:
     """Digests of the texts that were written lately, with the time of use that is stored."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[bytes, float] = OrderedDict()
+        self._known_texts: OrderedDict[bytes, float] = OrderedDict()
 
     def has(self, digest: bytes, used_at: float) -> bool:
         """Return True if the text is stored with this time of use; note it if not."""
-        if self._known.get(digest) == used_at:
-            self._known.move_to_end(digest)
+        if self._known_texts.get(digest) == used_at:
+            self._known_texts.move_to_end(digest)
             return True
-        self._known[digest] = used_at
-        self._known.move_to_end(digest)
-        while len(self._known) > MOST_KNOWN:
-            self._known.popitem(last=False)
+        self._known_texts[digest] = used_at
+        self._known_texts.move_to_end(digest)
+        while len(self._known_texts) > MOST_KNOWN:
+            self._known_texts.popitem(last=False)
         return False
 
     def forget(self) -> None:
         """Forget all texts."""
-        self._known.clear()
+        self._known_texts.clear()

@@ -201,10 +201,10 @@ class Views:
             links=True,
         )
 
-    def evaluations_page(self, tenant: str, query: Query, given: Mapping[str, str]) -> str:
+    def evaluations_page(self, tenant: str, query: Query, parameters: Mapping[str, str]) -> str:
         """Return the evaluations that fit, with the form of the filters."""
         page = found_page(self._reader, tenant, query)
-        filters = {name: given.get(name, "") for name in FILTERS}
+        filters = {name: parameters.get(name, "") for name in FILTERS}
         active = {name: value for name, value in filters.items() if value.strip()}
         return self._templates.html(
             "evaluations.html",

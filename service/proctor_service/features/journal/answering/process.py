@@ -42,8 +42,10 @@ _DOWN = "the journal's database does not answer now"
 class Answering:
     """Answers questions, in several threads, to the other end of a connection."""
 
-    def __init__(self, asked: Mapping[str, Callable[..., bytes | str]], end: socket.socket) -> None:
-        self._asked = asked
+    def __init__(
+        self, questions: Mapping[str, Callable[..., bytes | str]], end: socket.socket
+    ) -> None:
+        self._questions = questions
         self._end = end
         self._sending = threading.Lock()
 
@@ -65,7 +67,7 @@ class Answering:
     def _found(self, name: str, values: Sequence[object]) -> tuple[bytes, str]:
         """Return an answer, and the tag of a page's body."""
         try:
-            found = self._asked[name](*values)
+            found = self._questions[name](*values)
         except TooSlow:
             raise JournalDown(_TOO_SLOW) from None
         except (SQLAlchemyError, OSError) as error:

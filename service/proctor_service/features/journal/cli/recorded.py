@@ -94,11 +94,11 @@ def _address(journal: str | None) -> URL:
     """Return the database's address. Raises Trouble if there is none, or no file at it."""
     from proctor_service.features.journal.address import checked
 
-    given, folder = (journal, None) if journal is not None else _set_or_own()
-    if given == "off":
+    url, folder = (journal, None) if journal is not None else _set_or_own()
+    if url == "off":
         raise Trouble(f"the journal is off: {_SET}")
     try:
-        address = checked(given)
+        address = checked(url)
     except StartError as error:
         message = str(error)
         if journal is not None:

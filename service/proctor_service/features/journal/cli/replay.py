@@ -173,14 +173,14 @@ def _end(out: Console, job: str, counts: ReplayCounts) -> None:
 
 def _named(counts: Counter[str]) -> str:
     """Return counts with their names: `13 (deadline 12, overloaded 1)`."""
-    said = ", ".join(f"{plain(name, 40)} {count}" for name, count in counts.most_common())
-    return f"{sum(counts.values())} ({said})"
+    listing = ", ".join(f"{plain(name, 40)} {count}" for name, count in counts.most_common())
+    return f"{sum(counts.values())} ({listing})"
 
 
 def _reasons(counts: Counter[str]) -> str:
     """Return counts with their reasons: `13 (the completion had no code: 12; …: 1)`."""
-    said = "; ".join(f"{reason}: {count}" for reason, count in counts.most_common())
-    return f"{sum(counts.values())} ({said})"
+    listing = "; ".join(f"{reason}: {count}" for reason, count in counts.most_common())
+    return f"{sum(counts.values())} ({listing})"
 
 
 def _both(was: str, now: str) -> str:

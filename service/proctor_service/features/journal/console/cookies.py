@@ -116,11 +116,11 @@ def same_origin(headers: Headers) -> bool:
 
 
 def _cookie(headers: Headers) -> str | None:
-    given = "; ".join(headers.getlist("cookie"))
-    if len(given) > _LONGEST:
+    header = "; ".join(headers.getlist("cookie"))
+    if len(header) > _LONGEST:
         return None
     try:
-        found = SimpleCookie(given).get(COOKIE)
+        found = SimpleCookie(header).get(COOKIE)
     except CookieError:
         return None
     return None if found is None else found.value

@@ -49,10 +49,12 @@ def _fields(body: bytes) -> dict[str, str]:
     return dict(parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=50))
 
 
-def query_of(given: Mapping[str, str]) -> wire.EvaluationQuery:
+def query_of(parameters: Mapping[str, str]) -> wire.EvaluationQuery:
     """Return the query of a list, in which an empty field is none. Raises InvalidRequest."""
     try:
-        return wire.EvaluationQuery.model_validate({k: v for k, v in given.items() if v.strip()})
+        return wire.EvaluationQuery.model_validate(
+            {k: v for k, v in parameters.items() if v.strip()}
+        )
     except ValidationError as error:
         raise refused(error, wire.EvaluationQuery) from None
 

@@ -25,7 +25,7 @@ def is_page(path: str) -> bool:
 
 def with_policy(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     """Return the headers of an answer, with those of `HEADERS` that it does not set itself."""
-    given = list(headers)
-    names = {name.lower() for name, _ in given}
+    found = list(headers)
+    names = {name.lower() for name, _ in found}
     more = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-    return [*given, *(each for each in more if each[0] not in names)]
+    return [*found, *(each for each in more if each[0] not in names)]

@@ -171,9 +171,9 @@ class ConsoleHandler:
 
     async def evaluations(self, request: Request, visit: Visit) -> Response:
         """Show the evaluations that fit the filters, a page at a time."""
-        given = dict(request.query_params)
-        query = query_of(given)
-        values = (query.model_dump(), given)
+        parameters = dict(request.query_params)
+        query = query_of(parameters)
+        values = (query.model_dump(), parameters)
         return await self._live(request, visit, "Evaluations", "evaluations_page", *values)
 
     async def evaluation(self, request: Request, visit: Visit) -> Response:
@@ -256,8 +256,8 @@ class ConsoleHandler:
 
     async def _evaluation(self, request: Request, visit: Visit, compared: bytes | None) -> Response:
         id_ = request.path_params["id"]
-        asked = ("evaluation_page", visit.tenant, id_, visit.csrf, compared)
-        return self._shell(request, visit, f"Evaluation {id_}", await self._journal.ask(*asked))
+        question = ("evaluation_page", visit.tenant, id_, visit.csrf, compared)
+        return self._shell(request, visit, f"Evaluation {id_}", await self._journal.ask(*question))
 
     async def _playground(
         self,
@@ -284,9 +284,9 @@ class ConsoleHandler:
         if refusal.status == Unauthorized.status:
             raw: bytes = request.scope.get("raw_path") or b"/console"
             query: bytes = request.scope.get("query_string", b"")
-            asked = (raw + b"?" + query if query else raw).decode("latin-1")
+            place = (raw + b"?" + query if query else raw).decode("latin-1")
             return self._log_in_form(
-                request, local(asked) if request.method == "GET" else PATH, None
+                request, local(place) if request.method == "GET" else PATH, None
             )
         body = self._templates.html("refusal.html", message=refusal.message, reason=refusal.reason)
         return self._shell(request, visit, "Not shown", body, refusal.status)
