@@ -64,13 +64,13 @@ class Reader:
     def evaluations(
         self, tenant: str | None, wanted: Filter, most: int = 50, before: int | None = None
     ) -> Page:
-        """Return the newest evaluations that fit, without texts; those before a number."""
+        """Return the newest matching evaluations, without texts; those before a number."""
         return self._page(_without_texts, _LISTED, tenant, wanted, most, before)
 
     def whole_evaluations(
         self, tenant: str | None, wanted: Filter, most: int = 50, before: int | None = None
     ) -> Page:
-        """Return a page as `evaluations`, each with all that was recorded, as `evaluation`."""
+        """Return a page as `evaluations`, each with all recorded fields, as `evaluation`."""
         return self._page(_with_texts, tuple(evaluations.c), tenant, wanted, most, before)
 
     def _page(
@@ -94,7 +94,7 @@ class Reader:
         return self._database.ask(question, Page((), None))
 
     def evaluation(self, tenant: str | None, id_: str) -> Row | None:
-        """Return one evaluation with all that was recorded, or None.
+        """Return an evaluation with all recorded fields, or None.
 
         `grader_json`, `files_json`, `output_json`, `failures_json` and `prompt_json` are JSON texts
         (`parsed`), None where none were recorded. `completion_text` and `source` are texts as they
@@ -109,7 +109,7 @@ class Reader:
         return self._database.ask(question, None)
 
     def with_values(self, tenant: str | None, wanted: Filter) -> list[Row]:
-        """Return evaluations that fit, whole, of which for each column one has a value.
+        """Return whole matching evaluations, so that each column has a value in at least one of them.
 
         There are few, the newest first; a column without a value in any evaluation has none here.
         """
@@ -130,7 +130,7 @@ class Reader:
         return self._database.ask(question, [])
 
     def rollout(self, tenant: str | None, id_: str) -> Row | None:
-        """Return one rollout with its evaluations, or None.
+        """Return a rollout with its evaluations, or None.
 
         `conversation_json` is a JSON text, or None if none was recorded: an object with
         `messages_and_choices`, `tools` and `error_message`.

@@ -1,8 +1,8 @@
-"""The journal as the listening process sees it: records go to the process that writes them.
+"""Sender of records, in the listening process, to the writer process of the journal.
 
-A record is kept here until it is written, so that nothing is lost with that process. What does not
-fit any more, because the database is slower than the rewards or takes nothing, is dropped and
-counted. No reward ever waits for the journal.
+Each record stays here until the writer has written the record, so that a crash of the writer loses
+no records. While the database is slow or down, records beyond a bound are dropped and counted. Rewards
+never wait for the journal.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class RecordCounters(Protocol):
     """Counters of the journal."""
 
     def journal_written(self, records: int) -> None:
-        """Count records that are in the database."""
+        """Count written records."""
 
     def journal_dropped(self, reason: str, records: int = 1) -> None:
         """Count lost records: `full`, `invalid` or `stopped`."""
@@ -68,7 +68,7 @@ class Target:
 
 
 class Recorder:
-    """Sender of records to the process that writes them, from `open` until `close`.
+    """Sender of records to the writer process, from `open` until `close`.
 
     `environment`: variables of that process.
     """
@@ -95,15 +95,15 @@ class Recorder:
 
     @property
     def unwritten(self) -> int:
-        """Number of records that wait to be written."""
+        """Number of records not yet written."""
         return len(self._unwritten)
 
     def open(self) -> None:
-        """Start the process that writes, in the running loop; it is restarted when it ends."""
+        """Start the writer process, in the running loop, and restart the process after each crash."""
         self._keeper = asyncio.create_task(self._keep())
 
     async def close(self) -> None:
-        """Wait a moment until all is written, and end the process that writes."""
+        """Wait a moment until all records are written, and end the writer process."""
         self._closing = True
         if self._connection is not None:
             self._connection.finish()
@@ -117,7 +117,7 @@ class Recorder:
             self._counters.journal_dropped("stopped", len(self._unwritten))
 
     def evaluation(self, item: Item, outcome: Outcome, seconds: float) -> None:
-        """Record an evaluation that took so long."""
+        """Record an evaluation and its duration."""
         self._add(lambda: self._entries.evaluation(item, outcome, seconds))
 
     def rollout(self, plan: Plan, trajectory: Trajectory) -> None:
@@ -164,7 +164,7 @@ class Recorder:
             self._connection.send_later(NOTE, "record", (number, written))
 
     async def _keep(self) -> None:
-        """Run the process that writes, again and again until `close`."""
+        """Run the writer process, again and again until `close`."""
         for tries in itertools.count():
             await asyncio.sleep(PAUSES_SECONDS[min(tries, len(PAUSES_SECONDS) - 1)])
             try:
@@ -178,7 +178,7 @@ class Recorder:
             log.warning("the journal's process ended; it is started again")
 
     async def _run(self) -> None:
-        """Run one such process to its end. Raises OSError."""
+        """Run a writer process to its end. Raises OSError."""
         child = await Child.start(self._command, self._environment, self._receive)
         connection = child.connection
         try:

@@ -202,9 +202,9 @@ def dump(value: object) -> str:
 
 
 def words_of(value: str) -> str:
-    """Return the text for the index of words: what is no ASCII is words in one case, apart by spaces.
+    """Return the text for the index of words: words outside ASCII in lower case, apart by spaces.
 
-    The index takes any other character for a part of a word.
+    The index takes all characters outside ASCII for parts of words.
     """
     value = value[:MOST_WORDS_CHARACTERS]
     if not value.isascii():
@@ -213,14 +213,14 @@ def words_of(value: str) -> str:
 
 
 def clean(value: str | None) -> Any:
-    """Return the text without NUL and lone surrogates, which no database column takes."""
+    """Return the text without NUL and lone surrogates, which databases refuse."""
     if value is None or (value.isascii() and "\0" not in value):
         return value
     return value.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
 def short_name(value: str | None) -> Any:
-    """Return a name that an index takes: the end of a long one is replaced by a digest of it all."""
+    """Return a name short enough for an index: a digest of the name replaces the end of a long name."""
     name = clean(value)
     if name is None or len(name) <= MOST_NAME_CHARACTERS:
         return name
@@ -248,7 +248,7 @@ def _grader(encoded: bytes) -> dict[str, Any]:
 
 
 def packed(value: bytes) -> bytes:
-    """Return the bytes, compressed if that may be worth it; the first byte says which."""
+    """Return the bytes, compressed from a certain size on; the first byte says whether."""
     if len(value) < LEAST_COMPRESSED:
         return b"0" + value
     return b"1" + zlib.compress(value, 1)
@@ -260,7 +260,7 @@ def unpacked(value: bytes) -> bytes:
 
 
 class KnownTexts:
-    """Digests of the texts that were written lately, with the time of use that is stored."""
+    """Digests of the lately written texts, with their stored time of use."""
 
     def __init__(self) -> None:
         self._known_texts: OrderedDict[bytes, float] = OrderedDict()

@@ -85,9 +85,9 @@ class Store:
         self._engine.dispose()
 
     def write(self, records: Sequence[Record]) -> None:
-        """Write records in one transaction; those with a known id are there already.
+        """Write records in a single transaction; records with a stored id are skipped.
 
-        Raises SQLAlchemyError; then nothing was written.
+        Raises SQLAlchemyError, and then writes no record.
         """
         try:
             batch = Batch(self._version, self._known_texts)

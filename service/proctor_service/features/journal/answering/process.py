@@ -1,7 +1,7 @@
-"""The process that answers questions about the journal, started by the service.
+"""Reader process of the journal, which answers questions of the service (`questions.py`).
 
-It reads the database and makes pages and long JSON, so that nothing of this takes the interpreter from
-the listening process (`questions.py`), however much a submission wrote. It ends with its connection.
+Reading the database, and making pages and long JSON, would otherwise block the interpreter of the listening
+process, for as long as a submission chooses. The process ends with its connection.
 """
 
 from __future__ import annotations

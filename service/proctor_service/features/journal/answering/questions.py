@@ -1,7 +1,7 @@
-"""Questions about the journal, as the listening process asks them of a process of their own.
+"""Questions of the listening process to the reader process of the journal.
 
-That process starts a moment after the service, or with the first question, and again with the next
-question if it has ended.
+The reader process starts a moment after the service, or with the first question, and after a crash with
+the next question.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Questions:
         self._opening: asyncio.Task[None] | None = None
 
     def open(self) -> None:
-        """Start the process in a moment, in the running loop; the first question would wait for it."""
+        """Start the process in a moment, in the running loop, ahead of the first question."""
         self._opening = asyncio.create_task(self._start_early())
 
     async def _start_early(self) -> None:
@@ -145,7 +145,7 @@ class Questions:
             return self._child
 
     def _fail(self, child: Child) -> None:
-        """Fail the questions of a process that has ended."""
+        """Fail the questions of an ended process."""
         for question in self._waiting.values():
             if question.child is child and not question.answer.done():
                 question.answer.set_exception(JournalDown(_ENDED))

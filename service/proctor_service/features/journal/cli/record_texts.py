@@ -1,7 +1,7 @@
 """Records of the journal as readable text.
 
-Models and their programs wrote what is shown here. Each line of theirs is indented, so that none
-looks like a heading, and no character reaches the terminal that it would act on.
+Models and their programs wrote these texts. Each of their lines is indented, so that headings cannot
+be imitated, and control characters are escaped.
 """
 
 from __future__ import annotations

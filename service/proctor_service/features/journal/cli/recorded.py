@@ -1,6 +1,6 @@
 """Access of commands to the journal's database, with errors that a user can fix.
 
-The commands of an operator see the records of all tenants, or those of one.
+The commands of an operator see the records of all tenants, or of a chosen tenant.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def writing(journal: str | None) -> Iterator[Store]:
 def rows(
     read: Read, tenant: str | None, wanted: Filter, *, page: int, limit: int | None = None
 ) -> Iterator[Row]:
-    """Yield evaluations that fit, the newest first, at most `limit`; `page` are read at once."""
+    """Yield matching evaluations, the newest first, at most `limit`; `page` are read at once."""
     before, left = None, limit
     while left is None or left > 0:
         found = read(tenant, wanted, page if left is None else min(page, left), before)
@@ -111,7 +111,7 @@ def _address(journal: str | None) -> URL:
 
 
 def _set_or_own() -> tuple[str, Path | None]:
-    """Return the address that is set, or that of the file in the state folder, with the folder.
+    """Return the configured address, or the file in the state folder and this folder.
 
     Raises Trouble without a home.
     """

@@ -1,7 +1,7 @@
 """`proctor replay`: judge a job of the journal again, and list what changed.
 
-This is how an upgrade or a changed grader is accepted. An answer of the service without a reward says
-nothing about the submission, so such an answer is counted apart, and never as a change.
+Use the command to accept an upgrade or a changed grader. Answers without a reward are failures of the
+service, and are counted apart from changes.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ def is_page(path: str) -> bool:
 
 
 def with_policy(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Return the headers of an answer, with those of `HEADERS` that it does not set itself."""
+    """Return the headers of an answer, completed by `HEADERS`."""
     found = list(headers)
     names = {name.lower() for name, _ in found}
     more = [(name.encode(), value.encode()) for name, value in HEADERS.items()]

@@ -1,6 +1,6 @@
-"""Pages under /console, for browsers. Each answer is HTML, under a policy that allows no inline script.
+"""Pages under /console, for browsers. Each answer is HTML, under a policy that forbids inline scripts.
 
-Whoever looks has a `Visit`: a page without one is a 401 with the log-in form.
+Each browser has a `Visit`; a request without a valid cookie gets a 401 with the log-in form.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ MOST_STORED = 64
 class ConsoleHandler:
     """Handlers of the pages. `backend`: its languages are those of the playground.
 
-    `costs`: of sandboxes at Aviato; None where they cost nothing.
+    `costs`: of sandboxes at Aviato; None without Aviato.
     """
 
     def __init__(
@@ -328,7 +328,7 @@ class _Body:
 
 
 class Bodies:
-    """Cache of the bodies of pages. Requests for the same body wait for one making of it."""
+    """Cache of the bodies of pages. Concurrent requests for a body share its making."""
 
     def __init__(self) -> None:
         self._entries: OrderedDict[Hashable, _Body] = OrderedDict()

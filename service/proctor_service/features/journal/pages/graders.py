@@ -1,4 +1,4 @@
-"""A grader as a page shows it: its tests as one would write them."""
+"""Graders as texts for pages: tests in the notation of source code."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def write_eval_html(report: Row, unsound: Sequence[Row], path: Path) -> None:
     """Write the report of `proctor eval`; the file appears when it is complete.
 
     `report`: the body of its JSON report. `unsound`: `task`, `verdict` and `message` of each
-    submission that did not pass. Raises Trouble.
+    failed submission. Raises Trouble.
     """
     html = _html("eval_report.html", found=report, unsound=unsound, made_at=time.time())
     with replaced(path) as file:
@@ -50,7 +50,7 @@ def report_html(
     """Return the report of a job.
 
     `found`: `job` and its figures. `steps` and `times`: points of `Reader.job_page` by step and by
-    time. `tenant`: the only one whose records count, or None. `made_at`: seconds since the epoch.
+    time. `tenant`: the tenant of all records, or None for all tenants. `made_at`: seconds since the epoch.
     """
     return _html(
         "report.html",
@@ -64,7 +64,7 @@ def report_html(
 
 
 def _html(template: str, **values: Any) -> str:
-    """Return a page whose policy forbids a browser to load anything, and admits its one style sheet."""
+    """Return a page with its style sheet; its policy forbids browsers to load files."""
     from proctor_service.features.journal.pages.render import Templates  # slow to import
 
     folder = files("proctor_service.features.journal.pages") / "static"
