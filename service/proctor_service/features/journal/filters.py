@@ -31,7 +31,7 @@ from proctor_service.features.journal.schema import evaluations, labels
 RARE = 500
 """So many evaluations with a label or with words are few."""
 _WORD = re.compile(r"[0-9A-Za-z\x80-\U0010ffff]+")
-"""A word as the index of SQLite takes it from the text of `words_of`."""
+"""Words as in the index of SQLite: `def`, `f` and `été` in `def f(été)`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,7 @@ LEAST_COMPRESSED = 120
 MOST_KNOWN = 50_000
 _COMPACT = json.JSONEncoder(separators=(",", ":"))
 _SEPARATORS = re.compile(r"[^\w\x00-\x7f]+")
+"""Characters outside of ASCII and of words: `…` and `—`, not `é` and `+`."""
 
 
 class Batch:
