@@ -137,7 +137,7 @@ def test_questions_fail_with_the_process_that_should_answer(service: Service) ->
     os.kill(pid, signal.SIGSTOP)
     with service.client() as client, ThreadPoolExecutor(1) as threads:
         asked = threads.submit(client.get, "/jobs")
-        service.until(lambda: len(questions_of(service)._asked) == 1)
+        service.until(lambda: len(questions_of(service)._waiting) == 1)
         os.kill(pid, signal.SIGKILL)
         found = problem(asked.result(), 503, "journal_down")
         assert found.retryable
@@ -172,7 +172,7 @@ def test_so_many_questions_wait(service: Service, monkeypatch: pytest.MonkeyPatc
     os.kill(pid, signal.SIGSTOP)
     with service.client() as client, ThreadPoolExecutor(2) as threads:
         asked = [threads.submit(client.get, "/jobs") for _ in range(2)]
-        service.until(lambda: len(questions_of(service)._asked) == 2)
+        service.until(lambda: len(questions_of(service)._waiting) == 2)
         assert problem(client.get("/jobs"), 429, "busy").retryable
         os.kill(pid, signal.SIGCONT)
         assert {each.result().status_code for each in asked} == {200}

@@ -56,20 +56,20 @@ class Graders:
 
     def encode(self, grader: Grader) -> bytes:
         """Return the grader as bytes."""
-        known = self._encoded.get(id(grader))
-        if known is None:
+        entry = self._encoded.get(id(grader))
+        if entry is None:
             fields = dict(grader.__dict__)
             if "cases" in fields:
                 fields["cases"] = [each.__dict__ for each in fields["cases"]]
             if isinstance(tolerance := fields.get("tolerance"), Tolerance):
                 fields["tolerance"] = tolerance.__dict__
             text = marshal.dumps((grader.kind, fields))
-            known = self._encoded[id(grader)] = (grader, text)  # the reference keeps the id unique
+            entry = self._encoded[id(grader)] = (grader, text)  # the reference keeps the id unique
             self._encoded_bytes += len(text)
             while _is_too_much(self._encoded, self._encoded_bytes):
                 _, (_, oldest) = self._encoded.popitem(last=False)
                 self._encoded_bytes -= len(oldest)
-        return known[1]
+        return entry[1]
 
     def decode(self, text: bytes) -> Grader:
         """Return the grader that `encode` took."""
@@ -90,9 +90,11 @@ class Graders:
         return grader
 
 
-def _is_too_much(kept: Sized, size_bytes: int) -> bool:
+def _is_too_much(graders: Sized, size_bytes: int) -> bool:
     """Return True if the oldest grader must go; the last stays, whatever its size."""
-    return len(kept) > 1 and (len(kept) > _REMEMBERED_GRADERS or size_bytes > _REMEMBERED_BYTES)
+    return len(graders) > 1 and (
+        len(graders) > _REMEMBERED_GRADERS or size_bytes > _REMEMBERED_BYTES
+    )
 
 
 def submission_values(submission: Submission, graders: Graders) -> Values:
@@ -144,7 +146,7 @@ def judgement_of(values: Values) -> Judgement:
         passed=passed,
         total=total,
         failures=tuple(
-            Failure(index=index, test=test, message=said) for index, test, said in failures
+            Failure(index=index, test=test, message=message) for index, test, message in failures
         ),
         message=message,
         stdout=stdout,

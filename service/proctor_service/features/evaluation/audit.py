@@ -171,8 +171,8 @@ def _show(
     table.add_row("references", f"{references}, judged {repeat} times each")
     levels = Counter(each.level for each in examined)
     if any(levels[level] for level in LEVELS):
-        said = ", ".join(f"{levels[level]} {level}" for level in LEVELS if levels[level])
-        table.add_row("levels", said)
+        text = ", ".join(f"{levels[level]} {level}" for level in LEVELS if levels[level])
+        table.add_row("levels", text)
     controlled = sum(bool(each.reading and each.reading.clear_expectations) for each in examined)
     table.add_row("with a clear expectation", f"{controlled}, for a negative control")
     bearing = sum("negative_control" in each.fields for each in examined)

@@ -177,8 +177,10 @@ class Evaluation:
                     raise Trouble(
                         "--dataset, --completions and --extract are for files of problems"
                     )
-                if file is None or self.harbor is None:
+                if file is None:
                     raise Trouble("harbor needs a folder of tasks")
+                if self.harbor is None:
+                    raise Trouble("this service has no environments, which harbor needs")
                 name, problems = file.name, self.harbor(file, limit, empty)
             else:
                 name, form, tasks = problems_of(file, dataset, form, split, limit, console)
@@ -186,6 +188,8 @@ class Evaluation:
                 mode = extract or ("none" if completions is None and form != "jsonl" else "auto")
                 problems = Completions(_attempts(tasks, completions), mode)
             ids = problems.ids
+            if html_path is not None and self.write_report is None:
+                raise Trouble("this service has no journal, which --html needs")
             for path in (json_path, html_path):
                 if path is not None and not path.absolute().parent.is_dir():
                     raise Trouble(f"{path}: its folder does not exist")

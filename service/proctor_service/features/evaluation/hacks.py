@@ -100,9 +100,9 @@ def hacks(
 def _chosen(entries: Sequence[Entry], only: Sequence[str]) -> list[Entry]:
     """Return the entries of the named classes, or all. Raises Trouble for an unknown class."""
     names = {each.replace(" ", "_") for each in only}
-    known = {entry.group for entry in entries}
-    if names - known:
-        raise Trouble(f"no class {min(names - known)!r}; there are: {', '.join(sorted(known))}")
+    classes = {entry.group for entry in entries}
+    if names - classes:
+        raise Trouble(f"no class {min(names - classes)!r}; there are: {', '.join(sorted(classes))}")
     return [entry for entry in entries if not names or entry.group in names]
 
 

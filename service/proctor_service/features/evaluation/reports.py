@@ -168,10 +168,10 @@ class Examined:
             return [
                 ProblemReport("reference_fails", f"{failed[0].verdict}: {message_of(failed[0])}")
             ]
-        said = (
+        detail = (
             f"failed {len(failed)} of {len(runs)} times{_unsteady(runs)}: {message_of(failed[0])}"
         )
-        return [ProblemReport("flaky", said)]
+        return [ProblemReport("flaky", detail)]
 
     def _of_checks(self) -> list[ProblemReport]:
         # Beside the submission any test believes an object that equals everything; the level says so.

@@ -1,4 +1,4 @@
-"""The process that writes the journal, started by the service."""
+"""Writer process of the journal, started by the service."""
 
 from __future__ import annotations
 

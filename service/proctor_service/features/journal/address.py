@@ -17,9 +17,9 @@ _EXPECTED = "expected sqlite:////path/to/file, postgresql://user@host/database, 
 
 
 def is_plain_file(url: str) -> bool:
-    """Return True for the address of a file that is valid as it stands, and needs no driver.
+    """Return True for a valid address of a file, without escapes.
 
-    SQLAlchemy, which parses all others, is slow to import.
+    SQLAlchemy, which parses all other addresses, is slow to import.
     """
     return _PLAIN_FILE.fullmatch(url) is not None
 

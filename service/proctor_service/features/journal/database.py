@@ -27,7 +27,7 @@ _ENDED = ("SQLITE_INTERRUPT", "57014")
 
 
 class TooSlow(Exception):
-    """A question took longer than it may."""
+    """A question took longer than allowed."""
 
 
 def connect(url: URL, *, read_only: bool = False) -> Engine:
@@ -57,7 +57,7 @@ def connect(url: URL, *, read_only: bool = False) -> Engine:
 
 
 def _set_journal_mode(connection: sqlite3.Connection) -> None:
-    """Turn on the write-ahead log. SQLite waits for no other process that does the same."""
+    """Turn on the write-ahead log. SQLite itself fails when two processes do so together."""
     deadline = time.monotonic() + LOCKED_SECONDS
     while True:
         try:
@@ -101,7 +101,7 @@ class Database:
             return empty
 
     def has_tables(self) -> bool:
-        """Return False if the database answers that the journal's tables are not there."""
+        """Return False if the database lacks the journal's tables."""
         if self.is_sqlite and not Path(str(self._url.database)).exists():
             return False
         if self.is_sqlite:
@@ -137,7 +137,7 @@ class Database:
 
 
 def _bound_statement(connection: Connection, cursor: Any, *_: object) -> None:
-    """Give a statement of PostgreSQL the time that is left to its question. Raises TooSlow."""
+    """Give a statement of PostgreSQL the rest of its question's time. Raises TooSlow."""
     deadline = connection.info.get(_DEADLINE)
     if deadline is not None:
         left = deadline - time.monotonic()

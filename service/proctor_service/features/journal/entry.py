@@ -1,7 +1,7 @@
 """Records of evaluations and rollouts: plain values, made in the listening process.
 
-A record costs a few microseconds here. Encoding, hashing and compressing happen in the process that
-writes (`process.py`).
+A record costs a few microseconds here. Encoding, hashing and compressing happen in the writer process
+(`process.py`).
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ def time_of(record: Record) -> float:
 
 
 class Entries:
-    """Maker of records. `with_texts`: False leaves out everything that a submission wrote."""
+    """Maker of records. `with_texts`: False leaves out all texts of submissions."""
 
     def __init__(self, with_texts: bool) -> None:
         self._with_texts = with_texts
         self._graders = Graders()
 
     def evaluation(self, item: Item, outcome: Outcome, seconds: float) -> Record:
-        """Return the record of an evaluation that took so long, from its admission to its end."""
+        """Return the record of an evaluation; `seconds`: from its admission to its end."""
         judgement, failure, origin = outcome.judgement, outcome.failure, item.origin or _NOWHERE
         submission = None if isinstance(item.submission, NoCode) else item.submission
         shown = judgement or _NOTHING
@@ -84,8 +84,8 @@ class Entries:
             )
         rule = origin.extract if isinstance(origin.extract, str) else origin.extract.model_dump()
         why = "" if failure is None else failure.message
-        said = (origin.completion, rule, why, origin.prompt)
-        return EVALUATION, head, judgement_values(shown), said, texts
+        answer_texts = (origin.completion, rule, why, origin.prompt)
+        return EVALUATION, head, judgement_values(shown), answer_texts, texts
 
     def rollout(self, plan: TrajectoryPlan, trajectory: Trajectory) -> Record:
         """Return the record of a rollout."""

@@ -45,7 +45,7 @@ class Journal(Feature):
                 is_group=True,
             ),
             "eval html": Command(
-                "features.journal.cli.html_report",
+                "features.journal.pages.report",
                 "write_eval_html",
                 "The report for a browser.",
             ),

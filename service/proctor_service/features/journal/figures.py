@@ -1,7 +1,7 @@
-"""Figures of a job: is it learning, what teaches nothing, what looks like a hack or a flaky test.
+"""Figures of a job: progress, tasks and groups without a lesson, signs of hacks and of flaky tests.
 
-Counts and rewards are over all evaluations of the job, from its series. All others are over the newest
-`SAMPLED` evaluations, so that they take as long for a job with a million.
+Counts and rewards are over all evaluations of the job, from its series. All other figures are over the
+newest `SAMPLED` evaluations, which bounds the time for a job with a million.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ def figures(
     """Return the figures of a job with evaluations, of which `series` has all points.
 
     Of all evaluations: `evaluations`, `judged`, `mean_reward`, `spread`, `null_share`,
-    `no_code_share`, `verdicts`. Of the newest, `latest.sampled` in number: `tasks`: those that nobody
-    and everybody solved, of those with a judged evaluation. `groups`: evaluations of one task in one
-    step, where at least two were judged; `without_spread`: all got the same reward. `pass_at`: the
+    `no_code_share`, `verdicts`. Of the newest, `latest.sampled` in number: `tasks`: among tasks with a
+    judged evaluation, the never solved and the always solved ones. `groups`: evaluations of one task in one
+    step, where at least two were judged; `without_spread`: with equal rewards. `pass_at`: the
     share of tasks with a passed one among k, estimated without bias (Chen et al. 2021, section 2.1)
     over the tasks with at least k. `signals`: counts. `lengths`: tenths of the judged completions by
     their length, with the mean of the rewards. `latest`: shares, correlation and times.

@@ -1,8 +1,8 @@
 """Filters of lists, as queries that go through the indices alone, the newest first.
 
-The worst case of a list is a filter that few or no evaluations fit. It reads the index of the tenant or
-of the job once, and the list of each label once; no row is read to be passed over. Labels and words
-that few evaluations have are looked up first, and only these evaluations are read.
+The worst case of a list is a filter for few or no evaluations: the query reads the index of the tenant
+or of the job once, and the list of each label once, and no rows outside of the answer. Rare labels and
+words are looked up first, and only their evaluations are read.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from proctor_service.features.journal.schema import evaluations, labels
 RARE = 500
 """So many evaluations with a label or with words are few."""
 _WORD = re.compile(r"[0-9A-Za-z\x80-\U0010ffff]+")
-"""A word as the index of SQLite takes it from the text of `words_of`."""
+"""Words as in the index of SQLite: `def`, `f` and `été` in `def f(été)`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def of_tenant(
 def newest(
     connection: Connection, tenant: str | None, wanted: Filter, before: int | None, most: int
 ) -> Select[Any]:
-    """Return the query for `number` of the newest evaluations that fit, before a number."""
+    """Return the query for `number` of the newest matching evaluations, before a number."""
     query: Any = fitting(connection, tenant, wanted, before)
     number = query.selected_columns.number
     found = query.order_by(number.desc()).limit(most).subquery()
@@ -74,7 +74,7 @@ def newest(
 def fitting(
     connection: Connection, tenant: str | None, wanted: Filter, before: int | None
 ) -> Select[Any] | CompoundSelect[Any]:
-    """Return the query for `number` of the evaluations that fit, in no order, before a number."""
+    """Return the query for `number` of the matching evaluations, in no order, before a number."""
     is_sqlite = connection.dialect.name == "sqlite"
     rare: list[Sequence[int]] = []
     others: list[Select[Any]] = []

@@ -1,9 +1,9 @@
-"""The process that writes the journal: receives records, and writes them in groups.
+"""Writer process of the journal: receives records, and writes them in groups.
 
-It is apart from the way of a reward: it never makes the listening process wait. While the database
-takes nothing, records wait here and in the listening process, which drops further ones. Old
-records are pruned in pieces, one after a group, when nothing waits here. The process ends when its
-connection ends, after a last attempt to write what it has.
+The listening process never waits for the writer. While the database is down, records wait in both
+processes, up to a bound in the listening process, which drops the rest. Old records are pruned in pieces,
+between two groups, while no record waits. The process ends with its connection, after a last attempt
+to write.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ long more comes than can be written."""
 
 
 class Writer:
-    """Writes records into a store, and tells the listening process how far it is.
+    """Writes records into a store, and reports progress to the listening process.
 
     `age_seconds`, `size_bytes`: bounds of the journal; older records are removed.
     """
@@ -95,9 +95,9 @@ class Writer:
         return False
 
     def run(self, incoming: Incoming) -> None:
-        """Write what comes, until the connection ends.
+        """Write records until the connection ends.
 
-        Between two groups at most one piece is pruned, when nothing waits here any more.
+        Between two groups at most one piece is pruned, and only while no record waits.
         """
         while incoming.is_open:
             self.take(incoming.messages(self._seconds_left()))
@@ -121,10 +121,9 @@ class Writer:
         return self._first_at + seconds - time.monotonic()
 
     def _write(self, deadline: float | None) -> None:
-        """Write all waiting records; try again until it works, or until the deadline.
+        """Write all waiting records; try again until success, or until the deadline.
 
-        Of a group that the database does not take, the records are written one by one, and those
-        that it does not take are dropped.
+        A group with an invalid record is written record by record, and invalid records are dropped.
         """
         tries = singly = 0
         while self._waiting:
@@ -164,7 +163,7 @@ class Writer:
         return time.monotonic() - self._pruned_at > PRUNE_SECONDS
 
     def _prune(self) -> None:
-        """Remove a piece of what is beyond the bounds: unused texts, and then the oldest records."""
+        """Remove a piece beyond the bounds: unused texts, and then the oldest records."""
         removed = texts = 0
         try:
             texts = self._store.prune_texts()
@@ -186,7 +185,7 @@ class Writer:
 
 
 def _is_of_a_record(error: Exception) -> bool:
-    """Return True for an error that comes again with each try, such as one of an integer's size."""
+    """Return True for an error of the record itself, for example a too large integer."""
     if isinstance(error, DBAPIError):
         return isinstance(error, DataError | IntegrityError)
     return isinstance(error, StatementError) or not isinstance(error, SQLAlchemyError | OSError)

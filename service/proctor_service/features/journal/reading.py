@@ -8,7 +8,7 @@ journal is empty. All raise SQLAlchemyError, and TooSlow.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -64,20 +64,37 @@ class Reader:
     def evaluations(
         self, tenant: str | None, wanted: Filter, most: int = 50, before: int | None = None
     ) -> Page:
-        """Return the newest evaluations that fit, without texts; those before a number."""
+        """Return the newest matching evaluations, without texts; those before a number."""
+        return self._page(_without_texts, _LISTED, tenant, wanted, most, before)
+
+    def whole_evaluations(
+        self, tenant: str | None, wanted: Filter, most: int = 50, before: int | None = None
+    ) -> Page:
+        """Return a page as `evaluations`, each with all recorded fields, as `evaluation`."""
+        return self._page(_with_texts, tuple(evaluations.c), tenant, wanted, most, before)
+
+    def _page(
+        self,
+        finish: Callable[[Connection, Sequence[Any]], list[Row]],
+        columns: Sequence[Column[Any]],
+        tenant: str | None,
+        wanted: Filter,
+        most: int,
+        before: int | None,
+    ) -> Page:
         most = min(most, MOST_LISTED)
 
         def question(connection: Connection) -> Page:
             numbers = newest(connection, tenant, wanted, before, most + 1)
-            query = select(*_LISTED).where(evaluations.c.number.in_(numbers))
-            found = connection.execute(query.order_by(evaluations.c.number.desc()))
-            rows = [_listed(dict(row._mapping)) for row in found]
-            return Page(rows[:most], rows[most - 1]["number"] if len(rows) > most else None)
+            query = select(*columns).where(evaluations.c.number.in_(numbers))
+            found = connection.execute(query.order_by(evaluations.c.number.desc())).all()
+            rows = finish(connection, found[:most])
+            return Page(rows, rows[-1]["number"] if len(found) > most else None)
 
         return self._database.ask(question, Page((), None))
 
     def evaluation(self, tenant: str | None, id_: str) -> Row | None:
-        """Return one evaluation with all that was recorded, or None.
+        """Return an evaluation with all recorded fields, or None.
 
         `grader_json`, `files_json`, `output_json`, `failures_json` and `prompt_json` are JSON texts
         (`parsed`), None where none were recorded. `completion_text` and `source` are texts as they
@@ -91,23 +108,8 @@ class Reader:
 
         return self._database.ask(question, None)
 
-    def whole_evaluations(
-        self, tenant: str | None, wanted: Filter, most: int = 50, before: int | None = None
-    ) -> Page:
-        """Return a page as `evaluations`, each with all that was recorded, as `evaluation`."""
-        most = min(most, MOST_LISTED)
-
-        def question(connection: Connection) -> Page:
-            numbers = newest(connection, tenant, wanted, before, most + 1)
-            query = select(evaluations).where(evaluations.c.number.in_(numbers))
-            found = connection.execute(query.order_by(evaluations.c.number.desc())).all()
-            rows = _with_texts(connection, found[:most])
-            return Page(rows, rows[-1]["number"] if len(found) > most else None)
-
-        return self._database.ask(question, Page((), None))
-
     def with_values(self, tenant: str | None, wanted: Filter) -> list[Row]:
-        """Return evaluations that fit, whole, of which for each column one has a value.
+        """Return whole matching evaluations, so that each column has a value in at least one of them.
 
         There are few, the newest first; a column without a value in any evaluation has none here.
         """
@@ -128,7 +130,7 @@ class Reader:
         return self._database.ask(question, [])
 
     def rollout(self, tenant: str | None, id_: str) -> Row | None:
-        """Return one rollout with its evaluations, or None.
+        """Return a rollout with its evaluations, or None.
 
         `conversation_json` is a JSON text, or None if none was recorded: an object with
         `messages_and_choices`, `tools` and `error_message`.
@@ -202,11 +204,11 @@ def _rollout(tenant: str | None, id_: str, connection: Connection) -> Row | None
         .order_by(evaluations.c.number)
         .limit(MOST_LISTED)
     )
-    own = [dict(each._mapping) for each in connection.execute(graded)]
+    own = _without_texts(connection, connection.execute(graded).all())
     return {
         **found,
         **{name: json.loads(found[name]) for name in ("tags", "metrics")},
-        "evaluations": [_listed(each) for each in own if each["tenant"] == found["tenant"]],
+        "evaluations": [each for each in own if each["tenant"] == found["tenant"]],
         "conversation_json": stored.get(digest),
     }
 
@@ -236,6 +238,10 @@ def _listed(row: Mapping[str, Any]) -> Row:
     return {**row, **{name: json.loads(row[name]) for name in _LISTS}}
 
 
+def _without_texts(_: Connection, rows: Sequence[Any]) -> list[Row]:
+    return [_listed(row._mapping) for row in rows]
+
+
 def _with_texts(connection: Connection, rows: Sequence[Any]) -> list[Row]:
     """Return the rows of evaluations with their texts in place of the digests."""
     digests = {row._mapping[name] for row in rows for name in _TEXTS} - {None}
@@ -244,16 +250,16 @@ def _with_texts(connection: Connection, rows: Sequence[Any]) -> list[Row]:
 
 
 def _whole(row: Row, stored: Mapping[bytes, str]) -> Row:
-    said = {}
+    found = {}
     for name in _TEXTS:
         digest = row.pop(name)
         if digest is not None:
-            said[name] = stored.get(digest)
+            found[name] = stored.get(digest)
         else:
-            said[name] = _EMPTY.get(name) if row["with_texts"] else None
+            found[name] = _EMPTY.get(name) if row["with_texts"] else None
     begin, end = row.pop("source_begin"), row.pop("source_end")
     is_part = begin is not None and begin >= 0
-    completion, source = said["completion"], said["source"]
+    completion, source = found["completion"], found["source"]
     if source is None and completion is not None and is_part:
         source = completion[begin:end]
     return {
@@ -261,8 +267,8 @@ def _whole(row: Row, stored: Mapping[bytes, str]) -> Row:
         "completion_text": completion,
         "source": source,
         "source_begin": begin if is_part else None,
-        "conditions": _loaded(said["conditions"]),
-        **{f"{name}_json": said[name] for name in _JSON},
+        "conditions": _loaded(found["conditions"]),
+        **{f"{name}_json": found[name] for name in _JSON},
     }
 
 

@@ -1,8 +1,8 @@
-"""The journal as the listening process sees it: records go to the process that writes them.
+"""Sender of records, in the listening process, to the writer process of the journal.
 
-A record is kept here until it is written, so that nothing is lost with that process. What does not
-fit any more, because the database is slower than the rewards or takes nothing, is dropped and
-counted. No reward ever waits for the journal.
+Each record stays here until the writer has written the record, so that a crash of the writer loses
+no records. While the database is slow or down, records beyond a bound are dropped and counted. Rewards
+never wait for the journal.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ CLOSE_SECONDS = 6.0
 PAUSES_SECONDS = (0.0, 0.5, 2.0, 5.0)
 
 
-class Told(Protocol):
+class RecordCounters(Protocol):
     """Counters of the journal."""
 
     def journal_written(self, records: int) -> None:
-        """Count records that are in the database."""
+        """Count written records."""
 
     def journal_dropped(self, reason: str, records: int = 1) -> None:
         """Count lost records: `full`, `invalid` or `stopped`."""
@@ -74,13 +74,13 @@ class Recorder(Observer):
         self,
         target: Target,
         with_texts: bool,
-        told: Told,
+        counters: RecordCounters,
         environment: Mapping[str, str],
         command: Sequence[str] = (sys.executable, *MODULE),
     ) -> None:
         self._target = target
         self._entries = Entries(with_texts)
-        self._told = told
+        self._counters = counters
         self._environment = environment
         self._command = command
         self._numbers = itertools.count(1)
@@ -92,15 +92,15 @@ class Recorder(Observer):
 
     @property
     def unwritten(self) -> int:
-        """Number of records that wait to be written."""
+        """Number of records not yet written."""
         return len(self._unwritten)
 
     def open(self) -> None:
-        """Start the process that writes, in the running loop; it is restarted when it ends."""
+        """Start the writer process, in the running loop, and restart the process after each crash."""
         self._keeper = asyncio.create_task(self._keep())
 
     async def close(self) -> None:
-        """Wait a moment until all is written, and end the process that writes."""
+        """Wait a moment until all records are written, and end the writer process."""
         self._closing = True
         if self._connection is not None:
             self._connection.finish()
@@ -111,7 +111,7 @@ class Recorder(Observer):
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)
         if self._unwritten:
-            self._told.journal_dropped("stopped", len(self._unwritten))
+            self._counters.journal_dropped("stopped", len(self._unwritten))
 
     def item_ended(self, item: Item, outcome: Outcome, seconds: float) -> None:
         """Record an evaluation; that of a peer's item is in the peer's journal."""
@@ -127,11 +127,11 @@ class Recorder(Observer):
             written = marshal.dumps(make())
         except Exception:  # whatever is wrong with a record, the reward goes on
             log.exception("a record of the journal cannot be sent")
-            self._told.journal_dropped("invalid")
+            self._counters.journal_dropped("invalid")
             return
         size = len(written)
         if self._unwritten_bytes + size > MOST_UNWRITTEN_BYTES or size > LARGEST_RECORD_BYTES:
-            self._told.journal_dropped("full")
+            self._counters.journal_dropped("full")
             return
         number = next(self._numbers)
         self._unwritten[number] = written
@@ -140,7 +140,7 @@ class Recorder(Observer):
             self._connection.send_later(NOTE, "record", (number, written))
 
     async def _keep(self) -> None:
-        """Run the process that writes, again and again until `close`."""
+        """Run the writer process, again and again until `close`."""
         for tries in itertools.count():
             await asyncio.sleep(PAUSES_SECONDS[min(tries, len(PAUSES_SECONDS) - 1)])
             try:
@@ -154,7 +154,7 @@ class Recorder(Observer):
             log.warning("the journal's process ended; it is started again")
 
     async def _run(self) -> None:
-        """Run one such process to its end. Raises OSError."""
+        """Run a writer process to its end. Raises OSError."""
         child = await Child.start(self._command, self._environment, self._receive)
         connection = child.connection
         try:
@@ -188,9 +188,9 @@ class Recorder(Observer):
                 while self._unwritten and (number := next(iter(self._unwritten))) <= value:
                     self._unwritten_bytes -= len(self._unwritten.pop(number))
                     count += 1
-                self._told.journal_written(count)
+                self._counters.journal_written(count)
             case "dropped":
-                self._told.journal_dropped("invalid", value)
+                self._counters.journal_dropped("invalid", value)
             case "down":
                 log.error("the journal takes no records now", extra={"why": value})
             case "open":

@@ -1,4 +1,4 @@
-"""Evaluations judged again from what the journal has of them: which can be, and by which request."""
+"""Replays of recorded evaluations: which are possible, and by which request."""
 
 from __future__ import annotations
 

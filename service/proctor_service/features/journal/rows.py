@@ -55,12 +55,13 @@ LEAST_COMPRESSED = 120
 MOST_KNOWN = 50_000
 _COMPACT = json.JSONEncoder(separators=(",", ":"))
 _SEPARATORS = re.compile(r"[^\w\x00-\x7f]+")
+"""Characters outside of ASCII and of words: `…` and `—`, not `é` and `+`."""
 
 
 class Batch:
     """Rows of the tables for some records."""
 
-    def __init__(self, version: str, known: KnownTexts) -> None:
+    def __init__(self, version: str, known_texts: KnownTexts) -> None:
         self.evaluations: list[dict[str, Any]] = []
         self.rollouts: list[dict[str, Any]] = []
         self.labels: list[tuple[str, str, str, str]] = []
@@ -70,7 +71,7 @@ class Batch:
         self._lists: dict[tuple[str, ...], str] = {}
         self._used_at = math.ceil(time.time() / TEXT_AGE_SECONDS) * TEXT_AGE_SECONDS
         self._version = version
-        self._known = known
+        self._known_texts = known_texts
 
     @property
     def texts(self) -> list[dict[str, Any]]:
@@ -190,7 +191,7 @@ class Batch:
     def _keep(self, value: str) -> bytes:
         content = value.encode("utf-8", "surrogatepass")
         digest = hashlib.blake2b(content, digest_size=16).digest()
-        if digest not in self._texts and not self._known.has(digest, self._used_at):
+        if digest not in self._texts and not self._known_texts.has(digest, self._used_at):
             row = {"digest": digest, "packed": packed(content), "used_at": self._used_at}
             self._texts[digest] = row
         return digest
@@ -202,9 +203,9 @@ def dump(value: object) -> str:
 
 
 def words_of(value: str) -> str:
-    """Return the text for the index of words: what is no ASCII is words in one case, apart by spaces.
+    """Return the text for the index of words: words outside ASCII in lower case, apart by spaces.
 
-    The index takes any other character for a part of a word.
+    The index takes all characters outside ASCII for parts of words.
     """
     value = value[:MOST_WORDS_CHARACTERS]
     if not value.isascii():
@@ -213,14 +214,14 @@ def words_of(value: str) -> str:
 
 
 def clean(value: str | None) -> Any:
-    """Return the text without NUL and lone surrogates, which no database column takes."""
+    """Return the text without NUL and lone surrogates, which databases refuse."""
     if value is None or (value.isascii() and "\0" not in value):
         return value
     return value.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
 def short_name(value: str | None) -> Any:
-    """Return a name that an index takes: the end of a long one is replaced by a digest of it all."""
+    """Return a name short enough for an index: a digest of the name replaces the end of a long name."""
     name = clean(value)
     if name is None or len(name) <= MOST_NAME_CHARACTERS:
         return name
@@ -248,7 +249,7 @@ def _grader(encoded: bytes) -> dict[str, Any]:
 
 
 def packed(value: bytes) -> bytes:
-    """Return the bytes, compressed if that may be worth it; the first byte says which."""
+    """Return the bytes, compressed from a certain size on; the first byte says whether."""
     if len(value) < LEAST_COMPRESSED:
         return b"0" + value
     return b"1" + zlib.compress(value, 1)
@@ -260,22 +261,22 @@ def unpacked(value: bytes) -> bytes:
 
 
 class KnownTexts:
-    """Digests of the texts that were written lately, with the time of use that is stored."""
+    """Digests of the lately written texts, with their stored time of use."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[bytes, float] = OrderedDict()
+        self._known_texts: OrderedDict[bytes, float] = OrderedDict()
 
     def has(self, digest: bytes, used_at: float) -> bool:
         """Return True if the text is stored with this time of use; note it if not."""
-        if self._known.get(digest) == used_at:
-            self._known.move_to_end(digest)
+        if self._known_texts.get(digest) == used_at:
+            self._known_texts.move_to_end(digest)
             return True
-        self._known[digest] = used_at
-        self._known.move_to_end(digest)
-        while len(self._known) > MOST_KNOWN:
-            self._known.popitem(last=False)
+        self._known_texts[digest] = used_at
+        self._known_texts.move_to_end(digest)
+        while len(self._known_texts) > MOST_KNOWN:
+            self._known_texts.popitem(last=False)
         return False
 
     def forget(self) -> None:
         """Forget all texts."""
-        self._known.clear()
+        self._known_texts.clear()

@@ -1,7 +1,7 @@
 """Tables of the journal, for SQLite and PostgreSQL. `migrations` changes those of older versions.
 
-Texts are stored once, under the digest of their content, and compressed: a group shares its grader,
-and most programs that pass print nothing.
+Texts are stored once, under the digest of their content, and compressed: a group shares its grader, for
+example.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _columns(kind: Any, names: str, **options: Any) -> Iterator[Column[Any]]:
 
 
 def _key(kind: Any, *names: str) -> Iterator[Column[Any]]:
-    """Yield columns of the primary key that the database does not number."""
+    """Yield columns of a primary key without automatic numbers."""
     for name in names:
         yield Column(name, kind, primary_key=True, autoincrement=False)
 
@@ -153,4 +153,5 @@ for _dialect, _statement in (
     ("postgresql", "CREATE TABLE words (number BIGINT PRIMARY KEY, found TSVECTOR NOT NULL)"),
     ("postgresql", "CREATE INDEX words_found ON words USING GIN (found)"),
 ):
-    event.listen(metadata, "after_create", DDL(_statement).execute_if(dialect=_dialect))
+    _create = DDL(_statement).execute_if(dialect=_dialect)  # type: ignore[no-untyped-call]
+    event.listen(metadata, "after_create", _create)

@@ -152,14 +152,14 @@ def _added(point: Row, row: Any) -> Row:
 
 
 class Changes:
-    """Changes of the counts, by evaluations that come or go."""
+    """Changes of the counts, by added and removed evaluations."""
 
     def __init__(self) -> None:
         self._jobs: dict[tuple[str, str], Row] = {}
         self._points: dict[tuple[str, str, int, int, str], Row] = {}
 
     def add(self, counted: Sequence[Any], by: int = 1) -> None:
-        """Count an evaluation, of which these are the `COUNTED` columns; `by`: -1 if it goes."""
+        """Count an evaluation by its `COUNTED` columns; `by`: -1 for a removed evaluation."""
         tenant, job, step, at, verdict, reward = counted
         slot = int(at // SLOT_SECONDS)
         key = (tenant, job, NO_STEP if step is None else step, slot, verdict or NO_VERDICT)
@@ -188,9 +188,9 @@ class Changes:
             point["squares"] += by * reward * reward
 
     def write(self, connection: Connection) -> None:
-        """Add the changes to the counts; those that come to nothing are removed.
+        """Add the changes to the counts; counts of zero are removed.
 
-        Rows are locked in the order of their keys, so that two writers never wait for each other.
+        Rows are locked in the order of their keys, which rules out deadlocks of two writers.
         """
         in_order = [self._points[key] for key in sorted(self._points)]
         _add(connection, points, in_order, points.c["count"])
@@ -199,7 +199,7 @@ class Changes:
 
 
 def _add(connection: Connection, table: Table, rows: list[Row], count: Column[int]) -> None:
-    """Add rows of changes to a table; rows whose count comes to nothing are removed."""
+    """Add rows of changes to a table; rows with a count of zero are removed."""
     if not rows:
         return
     insert: Any = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert

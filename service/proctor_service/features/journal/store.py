@@ -59,7 +59,7 @@ class Store:
         self._version = version
         self._with_words = with_words
         self._is_sqlite = url.get_backend_name() == "sqlite"
-        self._known = KnownTexts()
+        self._known_texts = KnownTexts()
         self._last_size_bytes = 0
 
     def open(self) -> None:
@@ -85,12 +85,12 @@ class Store:
         self._engine.dispose()
 
     def write(self, records: Sequence[Record]) -> None:
-        """Write records in one transaction; those with a known id are there already.
+        """Write records in a single transaction; records with a stored id are skipped.
 
-        Raises SQLAlchemyError; then nothing was written.
+        Raises SQLAlchemyError, and then writes no record.
         """
         try:
-            batch = Batch(self._version, self._known)
+            batch = Batch(self._version, self._known_texts)
             for record in records:
                 batch.add(record)
             with self._begin() as connection:
@@ -98,7 +98,7 @@ class Store:
                 self._insert(connection, rollouts, batch.rollouts)
                 self._write_evaluations(connection, batch)
         except BaseException:
-            self._known.forget()
+            self._known_texts.forget()
             raise
 
     @contextmanager
@@ -285,7 +285,7 @@ class Store:
             )
             removed = max(gone.rowcount, 0)
         if removed:
-            self._known.forget()
+            self._known_texts.forget()
         return removed
 
     def _forget_words(self, connection: Connection, old: Sequence[Any]) -> None:

@@ -1,1 +1,1 @@
-"""What the journal has, over HTTP: questions, and the process that answers them."""
+"""The journal over HTTP: questions, and the reader process with the answers."""

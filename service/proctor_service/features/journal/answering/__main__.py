@@ -1,4 +1,4 @@
-"""The process that answers questions about the journal, started by the service."""
+"""Reader process of the journal, started by the service."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Answers about the journal, made in the process that reads it (`process.py`): JSON, and bodies of pages.
+"""Answers about the journal, made in the reader process (`process.py`): JSON, and bodies of pages.
 
-Texts and JSON of submissions may be tens of megabytes, so that a page shows only the shorter ones.
+Texts and JSON of submissions may be tens of megabytes; a page leaves out long JSON.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _JSON = ("grader", "files", "output", "failures", "prompt")
 
 
 def found_page(reader: Reader, tenant: str, query: Query) -> Page:
-    """Return the rows that fit a query."""
+    """Return the rows of a query."""
     fields = {name: query[name] for name in query if name not in ("limit", "cursor", "text")}
     before = None if query["cursor"] is None else int(query["cursor"])
     return reader.evaluations(tenant, Filter(**fields, words=query["text"]), query["limit"], before)
@@ -201,10 +201,10 @@ class Views:
             links=True,
         )
 
-    def evaluations_page(self, tenant: str, query: Query, given: Mapping[str, str]) -> str:
-        """Return the evaluations that fit, with the form of the filters."""
+    def evaluations_page(self, tenant: str, query: Query, parameters: Mapping[str, str]) -> str:
+        """Return the matching evaluations, with the form of the filters."""
         page = found_page(self._reader, tenant, query)
-        filters = {name: given.get(name, "") for name in FILTERS}
+        filters = {name: parameters.get(name, "") for name in FILTERS}
         active = {name: value for name, value in filters.items() if value.strip()}
         return self._templates.html(
             "evaluations.html",
@@ -217,7 +217,7 @@ class Views:
         )
 
     def evaluation_page(self, tenant: str, id_: str, csrf: str, compared: bytes | None) -> str:
-        """Return one evaluation; `compared`: what came of judging it again. Raises NotFound."""
+        """Return an evaluation; `compared`: the comparison with a replay. Raises NotFound."""
         row = evaluation_row(self._reader, tenant, id_)
         short = {name: _parsed_if_short(row[f"{name}_json"]) for name in _JSON}
         return self._templates.html(
@@ -232,7 +232,7 @@ class Views:
         )
 
     def whole_text(self, tenant: str, id_: str, name: str) -> bytes:
-        """Return one whole text of an evaluation. Raises NotFound."""
+        """Return a whole text of an evaluation. Raises NotFound."""
         row = evaluation_row(self._reader, tenant, id_)
         found = row[TEXTS[name]]
         if found is None:
@@ -241,7 +241,7 @@ class Views:
         return content
 
     def rollout_page(self, tenant: str, id_: str) -> str:
-        """Return one rollout as a conversation. Raises NotFound."""
+        """Return a rollout as a conversation. Raises NotFound."""
         row = rollout_row(self._reader, tenant, id_)
         return self._templates.html(
             "rollout.html", row=row, conversation=_parsed_if_short(row["conversation_json"])

@@ -1,7 +1,7 @@
-"""The process that answers questions about the journal, started by the service.
+"""Reader process of the journal, which answers questions of the service (`questions.py`).
 
-It reads the database and makes pages and long JSON, so that nothing of this takes the interpreter from
-the listening process (`questions.py`), however much a submission wrote. It ends with its connection.
+Reading the database, and making pages and long JSON, would otherwise block the interpreter of the listening
+process, for as long as a submission chooses. The process ends with its connection.
 """
 
 from __future__ import annotations
@@ -42,8 +42,10 @@ _DOWN = "the journal's database does not answer now"
 class Answering:
     """Answers questions, in several threads, to the other end of a connection."""
 
-    def __init__(self, asked: Mapping[str, Callable[..., bytes | str]], end: socket.socket) -> None:
-        self._asked = asked
+    def __init__(
+        self, questions: Mapping[str, Callable[..., bytes | str]], end: socket.socket
+    ) -> None:
+        self._questions = questions
         self._end = end
         self._sending = threading.Lock()
 
@@ -65,7 +67,7 @@ class Answering:
     def _found(self, name: str, values: Sequence[object]) -> tuple[bytes, str]:
         """Return an answer, and the tag of a page's body."""
         try:
-            found = self._asked[name](*values)
+            found = self._questions[name](*values)
         except TooSlow:
             raise JournalDown(_TOO_SLOW) from None
         except (SQLAlchemyError, OSError) as error:

@@ -1,7 +1,7 @@
-"""Questions about the journal, as the listening process asks them of a process of their own.
+"""Questions of the listening process to the reader process of the journal.
 
-That process starts a moment after the service, or with the first question, and again with the next
-question if it has ended.
+The reader process starts a moment after the service, or with the first question, and after a crash with
+the next question.
 """
 
 from __future__ import annotations
@@ -79,13 +79,13 @@ class Questions:
         self._environment = environment
         self._command = command
         self._numbers = itertools.count(1)
-        self._asked: dict[int, _Question] = {}
+        self._waiting: dict[int, _Question] = {}
         self._child: Child | None = None
         self._starting = asyncio.Lock()
         self._opening: asyncio.Task[None] | None = None
 
     def open(self) -> None:
-        """Start the process in a moment, in the running loop; the first question would wait for it."""
+        """Start the process in a moment, in the running loop, ahead of the first question."""
         self._opening = asyncio.create_task(self._start_early())
 
     async def _start_early(self) -> None:
@@ -98,10 +98,10 @@ class Questions:
 
         Raises Busy, JournalDown and the refusals of that question.
         """
-        if len(self._asked) >= MOST_ASKED:
+        if len(self._waiting) >= MOST_ASKED:
             raise Busy("the journal has many questions to answer: ask again in a moment")
         number = next(self._numbers)
-        question = self._asked[number] = _Question(asyncio.get_running_loop().create_future())
+        question = self._waiting[number] = _Question(asyncio.get_running_loop().create_future())
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 question.child = await self._running()
@@ -117,7 +117,7 @@ class Questions:
             log.error("the process that reads the journal cannot start", extra={"why": str(error)})
             raise JournalDown("the process that reads the journal cannot start") from None
         finally:
-            del self._asked[number]
+            del self._waiting[number]
 
     async def close(self) -> None:
         """End the process; questions without an answer fail."""
@@ -145,14 +145,14 @@ class Questions:
             return self._child
 
     def _fail(self, child: Child) -> None:
-        """Fail the questions of a process that has ended."""
-        for question in self._asked.values():
+        """Fail the questions of an ended process."""
+        for question in self._waiting.values():
             if question.child is child and not question.answer.done():
                 question.answer.set_exception(JournalDown(_ENDED))
 
     def _receive(self, message: Message) -> None:
         kind, number, *rest = message
-        question = self._asked.get(number)
+        question = self._waiting.get(number)
         if question is None or question.answer.done():
             return
         if kind == HEARD:

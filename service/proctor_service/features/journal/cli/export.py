@@ -59,11 +59,11 @@ def exported(reader: Reader, tenant: str | None, job: str, path: Path, form: For
     first = reader.with_values(tenant, wanted)
     if not first:
         raise Trouble(f"the journal has no evaluations of the job {plain(job, 60)}")
-    known = {row["number"] for row in first}
+    first_numbers = {row["number"] for row in first}
     others = (
         row
         for row in rows(reader.whole_evaluations, tenant, wanted, page=PAGE)
-        if row["number"] not in known
+        if row["number"] not in first_numbers
     )
     with replaced(path) as file:
         return write(file, (exported_row(parsed(row)) for row in chain(first, others)))
@@ -73,7 +73,7 @@ def exported_row(row: Row) -> Row:
     """Return the row of an export for an evaluation (`Reader.evaluation`, `parsed`)."""
     conditions, output = row["conditions"] or {}, row["output"] or {}
     message, rule = output.get("message"), conditions.get("extract")
-    given: Row = {
+    values: Row = {
         **{name: row[name] for name in (*_TEXTS, *_NUMBERS, *_INTEGERS, *_LISTS)},
         "completion": row["completion_text"],
         "source": row["source"],
@@ -88,7 +88,7 @@ def exported_row(row: Row) -> Row:
         **{name: _json(row[name]) for name in ("grader", "files", "failures", "prompt")},
         "limits": _json(conditions.get("limits")),
     }
-    return {name: _unicode(value) for name, value in given.items()}
+    return {name: _unicode(value) for name, value in values.items()}
 
 
 def check_parquet() -> None:

@@ -20,7 +20,6 @@ from proctor_client.wire import long_integers
 from proctor_service.cli.console import plain, screen
 from proctor_service.cli.failures import Trouble, friendly
 from proctor_service.features.journal.cli.export import Form, exported
-from proctor_service.features.journal.cli.html_report import write_html
 from proctor_service.features.journal.cli.record_texts import (
     evaluation_text,
     report_text,
@@ -34,6 +33,7 @@ from proctor_service.features.journal.cli.recorded import (
     rows,
     writing,
 )
+from proctor_service.features.journal.pages.report import write_html
 
 PAGE = 500
 DAY_SECONDS = 86_400

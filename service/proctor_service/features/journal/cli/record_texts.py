@@ -1,7 +1,7 @@
 """Records of the journal as readable text.
 
-Models and their programs wrote what is shown here. Each line of theirs is indented, so that none
-looks like a heading, and no character reaches the terminal that it would act on.
+Models and their programs wrote these texts. Each of their lines is indented, so that headings cannot
+be imitated, and control characters are escaped.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def evaluation_text(row: Row) -> str:
     parts += _grader(row["grader"])
     parts += _block("message", output.get("message"))
     for failure in row["failures"] or ():
-        said = f"{failure['test']}\n{failure['message']}"
-        parts += _block(f"failed test {failure['index']}", said)
+        text = f"{failure['test']}\n{failure['message']}"
+        parts += _block(f"failed test {failure['index']}", text)
     cut = " (cut)" if row["truncated"] else ""
     parts += _block(f"stdout{cut}", output.get("stdout"))
     parts += _block(f"stderr{cut}", output.get("stderr"))
@@ -60,7 +60,7 @@ def rollout_text(row: Row) -> str:
         conversation = {}
     parts += _block("message", conversation.get("error_message"))
     for each in conversation.get("messages_and_choices") or ():
-        parts += _said(each)
+        parts += _message(each)
     evaluations = row["evaluations"]
     if evaluations:
         parts.append("\nevaluations")
@@ -173,17 +173,17 @@ def _grader(grader: Row | None) -> Iterator[str]:
         yield from _block(name, fields.pop(name, None))
     for name in ("tests", "cases"):
         for index, each in enumerate(fields.pop(name, None) or ()):
-            said = each if isinstance(each, str) else long_integers.dumps(each)
-            yield from _block(f"test {index}", said)
+            text = each if isinstance(each, str) else long_integers.dumps(each)
+            yield from _block(f"test {index}", text)
     if isinstance(files := fields.pop("files", None), Mapping):
         for path, content in files.items():
             yield from _block(f"test file {_line(path)}", content)
-    asked = {name: value for name, value in fields.items() if value not in (None, False)}
-    if asked:
-        yield from _block("grader", long_integers.dumps(asked))
+    options = {name: value for name, value in fields.items() if value not in (None, False)}
+    if options:
+        yield from _block("grader", long_integers.dumps(options))
 
 
-def _said(each: Row) -> Iterator[str]:
+def _message(each: Row) -> Iterator[str]:
     """Yield a message of a conversation, or a choice of the policy."""
     message = each.get("message") if isinstance(each.get("message"), Mapping) else each
     assert isinstance(message, Mapping)
@@ -194,8 +194,8 @@ def _said(each: Row) -> Iterator[str]:
     yield from _block(role, content) if content else [f"\n{role}"]
     for call in message.get("tool_calls") or ():
         function = call.get("function") or {}
-        said = f"{function.get('name')}({function.get('arguments')})"
-        yield f"{_INDENT}calls {_indented(said)}"
+        text = f"{function.get('name')}({function.get('arguments')})"
+        yield f"{_INDENT}calls {_indented(text)}"
 
 
 def _block(title: str, text: str | None) -> Iterable[str]:

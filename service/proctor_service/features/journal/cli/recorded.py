@@ -1,6 +1,6 @@
 """Access of commands to the journal's database, with errors that a user can fix.
 
-The commands of an operator see the records of all tenants, or those of one.
+The commands of an operator see the records of all tenants, or of a chosen tenant.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def writing(journal: str | None) -> Iterator[Store]:
 def rows(
     read: Read, tenant: str | None, wanted: Filter, *, page: int, limit: int | None = None
 ) -> Iterator[Row]:
-    """Yield evaluations that fit, the newest first, at most `limit`; `page` are read at once."""
+    """Yield matching evaluations, the newest first, at most `limit`; `page` are read at once."""
     before, left = None, limit
     while left is None or left > 0:
         found = read(tenant, wanted, page if left is None else min(page, left), before)
@@ -94,11 +94,11 @@ def _address(journal: str | None) -> URL:
     """Return the database's address. Raises Trouble if there is none, or no file at it."""
     from proctor_service.features.journal.address import checked
 
-    given, folder = (journal, None) if journal is not None else _set_or_own()
-    if given == "off":
+    url, folder = (journal, None) if journal is not None else _set_or_own()
+    if url == "off":
         raise Trouble(f"the journal is off: {_SET}")
     try:
-        address = checked(given)
+        address = checked(url)
     except StartError as error:
         message = str(error)
         if journal is not None:
@@ -111,7 +111,7 @@ def _address(journal: str | None) -> URL:
 
 
 def _set_or_own() -> tuple[str, Path | None]:
-    """Return the address that is set, or that of the file in the state folder, with the folder.
+    """Return the configured address, or the file in the state folder and this folder.
 
     Raises Trouble without a home.
     """

@@ -1,7 +1,7 @@
 """`proctor replay`: judge a job of the journal again, and list what changed.
 
-This is how an upgrade or a changed grader is accepted. An answer of the service without a reward says
-nothing about the submission, so such an answer is counted apart, and never as a change.
+Use the command to accept an upgrade or a changed grader. Answers without a reward are failures of the
+service, and are counted apart from changes.
 """
 
 from __future__ import annotations
@@ -173,14 +173,14 @@ def _end(out: Console, job: str, counts: ReplayCounts) -> None:
 
 def _named(counts: Counter[str]) -> str:
     """Return counts with their names: `13 (deadline 12, overloaded 1)`."""
-    said = ", ".join(f"{plain(name, 40)} {count}" for name, count in counts.most_common())
-    return f"{sum(counts.values())} ({said})"
+    listing = ", ".join(f"{plain(name, 40)} {count}" for name, count in counts.most_common())
+    return f"{sum(counts.values())} ({listing})"
 
 
 def _reasons(counts: Counter[str]) -> str:
     """Return counts with their reasons: `13 (the completion had no code: 12; …: 1)`."""
-    said = "; ".join(f"{reason}: {count}" for reason, count in counts.most_common())
-    return f"{sum(counts.values())} ({said})"
+    listing = "; ".join(f"{reason}: {count}" for reason, count in counts.most_common())
+    return f"{sum(counts.values())} ({listing})"
 
 
 def _both(was: str, now: str) -> str:

@@ -1,9 +1,9 @@
-"""Log-in of a browser: a cookie that any replica with the same tokens accepts, and its form token.
+"""Log-in of a browser: a cookie for all replicas with the same tokens, and a form token.
 
 The cookie holds the tenant, its end and a random part, with an HMAC-SHA256 (RFC 2104) under a key
-derived from the tenant's token. Nothing is stored, and removing the token ends its log-ins. Browsers
-send a SameSite=Strict cookie only on requests that the service's own pages made; a form carries
-a token beside it, since other ports of one host count as the same site.
+derived from the tenant's token. The service stores no log-ins, and removing the token ends them. Browsers
+send a SameSite=Strict cookie only on requests of the service's own pages; a form carries a token
+as well, since other ports of a host count as the same site.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LONGEST = 4096
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """A browser that may look: its tenant, the token that its forms carry, and the cookie's value."""
+    """Log-in of a browser: tenant, token of its forms, and the cookie's value."""
 
     tenant: str
     csrf: str
@@ -77,7 +77,7 @@ class Cookies:
         return Visit(tenant, _mac(key, "form." + named), value)
 
     def header(self, visit: Visit | None, *, secure: bool) -> str:
-        """Return the value of Set-Cookie that keeps a visit; None ends it."""
+        """Return the value of Set-Cookie for a visit; None ends the visit."""
         value, seconds = ("", 0) if visit is None else (visit.cookie, LOGGED_IN_SECONDS)
         flags = "; HttpOnly; SameSite=Strict" + ("; Secure" if secure else "")
         return f"{COOKIE}={value}; Path={PATH}; Max-Age={seconds}{flags}"
@@ -116,11 +116,11 @@ def same_origin(headers: Headers) -> bool:
 
 
 def _cookie(headers: Headers) -> str | None:
-    given = "; ".join(headers.getlist("cookie"))
-    if len(given) > _LONGEST:
+    header = "; ".join(headers.getlist("cookie"))
+    if len(header) > _LONGEST:
         return None
     try:
-        found = SimpleCookie(given).get(COOKIE)
+        found = SimpleCookie(header).get(COOKIE)
     except CookieError:
         return None
     return None if found is None else found.value

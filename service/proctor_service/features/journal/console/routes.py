@@ -1,14 +1,17 @@
-"""Pages under /console, for browsers. Each answer is HTML, under a policy that allows no inline script.
+"""Pages under /console, for browsers. Each answer is HTML, under a policy that forbids inline scripts.
 
-Whoever looks has a `Visit`: a page without one is a 401 with the log-in form.
+Each browser has a `Visit`; a request without a valid cookie gets a 401 with the log-in form.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import unquote
@@ -22,11 +25,14 @@ from proctor_service.features.journal.answering.questions import TEXTS, Answer
 from proctor_service.features.journal.answering.routes import JournalHandler, line_of
 from proctor_service.features.journal.console.cookies import Cookies, Visit, same, same_origin
 from proctor_service.features.journal.console.costs import Costs
-from proctor_service.features.journal.console.forms import form_of
-from proctor_service.features.journal.console.live import Bodies
-from proctor_service.features.journal.console.playground import EXAMPLE, KINDS, request_of
+from proctor_service.features.journal.console.forms import (
+    EXAMPLE,
+    KINDS,
+    form_of,
+    query_of,
+    request_of,
+)
 from proctor_service.features.journal.console.policy import PATH
-from proctor_service.features.journal.console.queries import query_of
 from proctor_service.http.responses import response_of, while_connected
 from proctor_service.rewards.routes import RewardHandler
 from proctor_service.sandbox.interface import Backend
@@ -45,12 +51,18 @@ ASSETS: Mapping[str, str] = {
     "icon.svg": "image/svg+xml",
 }
 Page = Callable[[Request, Visit], Awaitable[Response]]
+STORED_SECONDS = 2.0
+STORED_TIMES = 20
+"""A body that took long to make is stored for this many times as long, so that looking at it never
+takes more than a twentieth of a core."""
+LONGEST_STORED_SECONDS = 30.0
+MOST_STORED = 64
 
 
 class ConsoleHandler:
     """Handlers of the pages. `backend`: its languages are those of the playground.
 
-    `costs`: of sandboxes at Aviato; None where they cost nothing.
+    `costs`: of sandboxes at Aviato; None without Aviato.
     """
 
     def __init__(
@@ -121,7 +133,7 @@ class ConsoleHandler:
         place = local(form.get("next", ""))
         visit = self._cookies.log_in(form.get("token", "")) if self._cookies.needed else None
         if visit is None and self._cookies.needed:
-            return self._log_in_form(place, "this token is not known here")
+            return self._log_in_form(request, place, "this token is not known here")
         response = _to(place)
         if visit is not None:
             self._keep(request, response, visit)
@@ -159,9 +171,9 @@ class ConsoleHandler:
 
     async def evaluations(self, request: Request, visit: Visit) -> Response:
         """Show the evaluations that fit the filters, a page at a time."""
-        given = dict(request.query_params)
-        query = query_of(given)
-        values = (query.model_dump(), given)
+        parameters = dict(request.query_params)
+        query = query_of(parameters)
+        values = (query.model_dump(), parameters)
         return await self._live(request, visit, "Evaluations", "evaluations_page", *values)
 
     async def evaluation(self, request: Request, visit: Visit) -> Response:
@@ -244,8 +256,8 @@ class ConsoleHandler:
 
     async def _evaluation(self, request: Request, visit: Visit, compared: bytes | None) -> Response:
         id_ = request.path_params["id"]
-        asked = ("evaluation_page", visit.tenant, id_, visit.csrf, compared)
-        return self._shell(request, visit, f"Evaluation {id_}", await self._journal.ask(*asked))
+        question = ("evaluation_page", visit.tenant, id_, visit.csrf, compared)
+        return self._shell(request, visit, f"Evaluation {id_}", await self._journal.ask(*question))
 
     async def _playground(
         self,
@@ -272,14 +284,16 @@ class ConsoleHandler:
         if refusal.status == Unauthorized.status:
             raw: bytes = request.scope.get("raw_path") or b"/console"
             query: bytes = request.scope.get("query_string", b"")
-            asked = (raw + b"?" + query if query else raw).decode("latin-1")
-            return self._log_in_form(local(asked) if request.method == "GET" else PATH, None)
+            place = (raw + b"?" + query if query else raw).decode("latin-1")
+            return self._log_in_form(
+                request, local(place) if request.method == "GET" else PATH, None
+            )
         body = self._templates.html("refusal.html", message=refusal.message, reason=refusal.reason)
         return self._shell(request, visit, "Not shown", body, refusal.status)
 
-    def _log_in_form(self, place: str, message: str | None) -> Response:
+    def _log_in_form(self, request: Request, place: str, message: str | None) -> Response:
         body = self._templates.html("log_in.html", place=place, message=message)
-        return self._answer("Log in", body, 401)
+        return self._shell(request, None, "Log in", body, Unauthorized.status)
 
     def _shell(
         self,
@@ -290,23 +304,13 @@ class ConsoleHandler:
         status: int = 200,
         tag: str | None = None,
     ) -> Response:
-        return self._answer(title, body, status, visit, request.url.path, tag)
-
-    def _answer(
-        self,
-        title: str,
-        body: str | Answer,
-        status: int,
-        visit: Visit | None = None,
-        path: str = "",
-        tag: str | None = None,
-    ) -> Response:
+        """Return a page with this body; a log-in form is no page of the navigation."""
         logged_in = visit if self._cookies.needed else None
         shell = self._templates.html(
             "shell.html",
             title=title,
             body=self._mark,
-            current=path,
+            current="" if status == Unauthorized.status else request.url.path,
             has_costs=self._costs is not None,
             tag=tag,
             tenant=None if logged_in is None else logged_in.tenant,
@@ -315,6 +319,50 @@ class ConsoleHandler:
         before, _, after = shell.partition(self._mark)
         pieces = [body.encode()] if isinstance(body, str) else body.pieces
         return response_of([before.encode(), *pieces, after.encode()], HTML, status)
+
+
+@dataclass(slots=True)
+class _Body:
+    making: asyncio.Task[Answer]
+    until: float = float("inf")
+
+
+class Bodies:
+    """Cache of the bodies of pages. Concurrent requests for a body share its making."""
+
+    def __init__(self) -> None:
+        self._entries: OrderedDict[Hashable, _Body] = OrderedDict()
+
+    async def body(self, key: Hashable, make: Callable[[], Awaitable[Answer]]) -> Answer:
+        """Return the body for a key, at most a few seconds old. Raises what `make` raises."""
+        entry = self._entries.get(key)
+        if entry is None or entry.until < time.monotonic():
+            making = asyncio.ensure_future(self._made(key, make))
+            making.add_done_callback(_retrieve)
+            entry = self._entries[key] = _Body(making)
+            self._entries.move_to_end(key)
+            while len(self._entries) > MOST_STORED:
+                self._entries.popitem(last=False)
+        return await asyncio.shield(entry.making)
+
+    async def _made(self, key: Hashable, make: Callable[[], Awaitable[Answer]]) -> Answer:
+        begun = time.monotonic()
+        store_seconds = 0.0
+        try:
+            answer = await make()
+            took = time.monotonic() - begun
+            store_seconds = min(max(STORED_SECONDS, STORED_TIMES * took), LONGEST_STORED_SECONDS)
+            return answer
+        finally:
+            entry = self._entries.get(key)
+            if entry is not None and entry.making is asyncio.current_task():
+                entry.until = time.monotonic() + store_seconds
+
+
+def _retrieve(making: asyncio.Task[Answer]) -> None:
+    """Take note of an error, also where every browser has left before it."""
+    if not making.cancelled():
+        making.exception()
 
 
 def local(place: str) -> str:

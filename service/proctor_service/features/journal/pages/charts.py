@@ -55,7 +55,7 @@ class Ink:
 
 @dataclass(slots=True)
 class Chart:
-    """A picture; `text` describes it for a screen reader, and in an empty one says why it is empty.
+    """A picture. `text`: its description for a screen reader, or the reason why the picture is empty.
 
     `paths`: class, path and the index of an ink. `texts`: class, x, y, anchor and text. `hints`: x, y,
     width, height and the text under the mouse. `legend`: the name of each ink, and a text beside it.
@@ -78,7 +78,7 @@ class Chart:
     def label(
         self, x: float, y: float, text: str, anchor: str = "start", kind: str = "tick"
     ) -> None:
-        """Add a text; it moves to the side where it would leave the picture."""
+        """Add a text, moved to the side as far as needed to stay within the picture."""
         if anchor == "middle":
             half = min(len(text) * CHARACTER, WIDTH) / 2
             x = min(max(x, half), WIDTH - half)
@@ -154,8 +154,8 @@ def rewards(points: Sequence[Row], chart_id: str, by: By = "step") -> Chart:
         if len(run) == 1 or len(places) <= MOST_APART:
             chart.path("dots", "h0M".join(along) + "h0")
     for place in places:
-        mean, spread = shown.number(place.row["mean_reward"]), shown.number(place.row["spread"])
-        chart.hint(place.begin, place.end, TOP, _FLOOR, f"{place.label}: {mean} ± {spread}")
+        mean_text, spread = (shown.number(place.row[name]) for name in ("mean_reward", "spread"))
+        chart.hint(place.begin, place.end, TOP, _FLOOR, f"{place.label}: {mean_text} ± {spread}")
     first, last, least, most = map(shown.number, (values[0], values[-1], min(values), max(values)))
     count = "1 point" if len(places) == 1 else f"{len(places):,} points"
     chart.text = (
@@ -222,7 +222,7 @@ def bars(
 ) -> Chart:
     """Return a horizontal bar for each row: its label, its value, and the value as a text.
 
-    `most`: end of the axis, such as 1 for shares; by default it fits the values. `is_whole`: ticks
+    `most`: end of the axis, for example 1 for shares; default: fits the values. `is_whole`: ticks
     are integers. A row without a finite value has a label and a text alone.
     """
     chart = Chart(chart_id, title, "No values yet.")
@@ -317,7 +317,7 @@ def _left(y: Scale) -> float:
 
 
 def _line(value: object, most: int = 40) -> str:
-    """Return any value as one line of at most `most` characters that XML can hold."""
+    """Return any value as a line of at most `most` characters, valid in XML."""
     return shown.name(value, most).translate(_NO_XML)
 
 
@@ -349,7 +349,7 @@ def _runs(places: Sequence[Place]) -> Iterator[list[Place]]:
 def _outlines(
     places: Sequence[Place], floors: Sequence[float], tops: Sequence[float]
 ) -> Iterator[str]:
-    """Yield an outline around bars that touch, so that no seams show between them."""
+    """Yield outlines around touching bars, without seams between the bars."""
     upper, lower, end = "", "", None
     for place, floor, top in zip(places, floors, tops, strict=True):
         if floor - top < 0.05:

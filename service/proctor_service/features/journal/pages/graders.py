@@ -1,4 +1,4 @@
-"""A grader as a page shows it: its tests as one would write them."""
+"""Graders as texts for pages: tests in the notation of source code."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def _asserts(grader: Grader) -> Parts:
 def _calls(grader: Grader) -> Parts:
     lines = []
     for case in grader["cases"][:MOST_CASES]:
-        given = [_json(each) for each in case.get("args", ())]
-        given += [f"{name}={_json(each)}" for name, each in case.get("kwargs", {}).items()]
-        lines.append(f"{grader['entry_point']}({', '.join(given)}) → {_json(case['expected'])}")
+        arguments = [_json(each) for each in case.get("args", ())]
+        arguments += [f"{name}={_json(each)}" for name, each in case.get("kwargs", {}).items()]
+        lines.append(f"{grader['entry_point']}({', '.join(arguments)}) → {_json(case['expected'])}")
     return [(_title("Calls", grader), "\n".join(lines))]
 
 

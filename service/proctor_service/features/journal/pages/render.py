@@ -71,8 +71,8 @@ def job_page(job: str) -> str:
 
 def list_of(**filters: object) -> str:
     """Return the URL of the list of evaluations with these filters."""
-    given = {key: value for key, value in filters.items() if value is not None}
-    return "/console/evaluations" + ("?" + urlencode(given, errors="replace") if given else "")
+    values = {key: value for key, value in filters.items() if value is not None}
+    return "/console/evaluations" + ("?" + urlencode(values, errors="replace") if values else "")
 
 
 def pretty(value: Mapping[str, Any] | None) -> str:

@@ -44,14 +44,14 @@ class Scale:
     ticks: Ticks
 
     def at(self, value: float) -> float:
-        """Return the position of a value; one beyond the scale lies at its end."""
+        """Return the position of a value; values beyond the scale lie at its ends."""
         inner = min(max(value, self.low), self.high)
         share = (inner - self.low) / (self.high - self.low)
         return self.begin + share * (self.end - self.begin)
 
 
 def finite(value: float | None) -> float | None:
-    """Return a number that a scale can hold; None for NaN, infinity and None."""
+    """Return a number within the range of scales; None for NaN, infinity and None."""
     if value is None or not math.isfinite(value):
         return None
     return 0.0 if abs(value) < _SMALLEST else min(max(float(value), -LARGEST), LARGEST)
@@ -119,7 +119,7 @@ class Place:
     usual: float
 
     def is_before(self, other: Place) -> bool:
-        """Return whether another point follows this one without a hole."""
+        """Return whether another point follows this point without a hole."""
         return other.middle - self.middle <= _HOLE * self.usual
 
 

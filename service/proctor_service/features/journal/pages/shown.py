@@ -1,4 +1,4 @@
-"""Values as a page shows them: hostile texts without characters that a reader cannot see, and times."""
+"""Values in the form of pages: hostile texts without invisible characters, and times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST_MARKS = 4
 
 
 def text(value: str | None, most: int = LONGEST_TEXT) -> str:
-    """Return a text in lines, cut to `most` characters; what cannot be seen is named (`⟨U+202E⟩`).
+    """Return a text in lines, cut to `most` characters, with names (`⟨U+202E⟩`) for invisible ones.
 
     Marks over one character are cut as well: a pile of them covers other lines of the page.
     """
