@@ -12,7 +12,7 @@ from importlib import resources
 
 from pydantic import BaseModel, ValidationError
 
-from proctor_service.features.compat.form import limits
+from proctor_service.features.compat.handler import limits
 from proctor_service.features.compat.program_runner import Program, Ran
 from proctor_service.rewards.machine import Machine
 
