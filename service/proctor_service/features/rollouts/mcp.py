@@ -180,19 +180,19 @@ class McpSession:
             raise self._failed("two of its tools have one name")
         return found
 
-    def _tool(self, given: Any) -> tuple[str, McpTool]:
+    def _tool(self, listed_tool: Any) -> tuple[str, McpTool]:
         """Return a listed tool and its offered name. Raises McpUnavailable."""
-        name = given.get("name") if isinstance(given, dict) else None
-        parameters = given.get("inputSchema") if isinstance(given, dict) else None
+        name = listed_tool.get("name") if isinstance(listed_tool, dict) else None
+        parameters = listed_tool.get("inputSchema") if isinstance(listed_tool, dict) else None
         offered = offered_name(self._name, name) if isinstance(name, str) else ""
         if not isinstance(name, str) or not FUNCTION_NAME.fullmatch(offered):
             raise self._failed("a tool has a name that no policy can be offered")
         if not isinstance(parameters, dict):
             raise self._failed(f"the tool {name} has no schema")
-        said = given.get("description")
+        description = listed_tool.get("description")
         function: JsonObject = {
             "name": offered,
-            "description": said if isinstance(said, str) else "",
+            "description": description if isinstance(description, str) else "",
             "parameters": parameters,
         }
         checked = None if schema_problem(parameters, "") else parameters
