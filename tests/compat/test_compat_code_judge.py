@@ -14,8 +14,7 @@ from compat_clients import Failing
 from harness import Gate, running_service
 
 from proctor_service.errors import JudgeFailed
-from proctor_service.features.compat.batches import parse_batch
-from proctor_service.features.compat.code_judge import BatchHead, Program
+from proctor_service.features.compat.code_judge import BatchHead, Program, parse_batch
 from proctor_service.settings import Settings
 
 JUDGED = {"sub_id", "success", "run_success", "cost", "reason"}

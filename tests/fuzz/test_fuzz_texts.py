@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proctor_service.errors import InvalidRequest
-from proctor_service.features.compat.packed_tests import unpacked
+from proctor_service.features.compat.open_instruct import unpacked
 from proctor_service.features.compat.slime import submission_of_label
 from proctor_service.features.languages.texts import texts_of
 from proctor_service.http.json import PacedJson

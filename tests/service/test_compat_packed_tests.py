@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from proctor_service.errors import InvalidRequest
-from proctor_service.features.compat import packed_tests
-from proctor_service.features.compat.packed_tests import unpacked
+from proctor_service.features.compat import open_instruct
+from proctor_service.features.compat.open_instruct import unpacked
 
 PLAIN: list[Any] = [
     "assert f(1) == 2",
@@ -90,18 +90,18 @@ def test_anything_else_is_refused(name: str) -> None:
 
 
 def test_only_harmless_instructions_are_known() -> None:
-    known = {chr(code) for code in packed_tests._PlainUnpickler.dispatch}
+    known = {chr(code) for code in open_instruct._PlainUnpickler.dispatch}
     names = {opcode.name for opcode in pickletools.opcodes if opcode.code in known}
     assert not names & {
         "GLOBAL", "STACK_GLOBAL", "REDUCE", "BUILD", "INST", "OBJ", "NEWOBJ", "NEWOBJ_EX",
         "EXT1", "EXT2", "EXT4", "PERSID", "BINPERSID", "NEXT_BUFFER", "READONLY_BUFFER",
         "BYTEARRAY8", "BINBYTES8",
     }  # fmt: skip
-    assert len(names) == len(known) == len(packed_tests._PLAIN.split()) + 1
+    assert len(names) == len(known) == len(open_instruct._PLAIN.split()) + 1
 
 
 def test_what_is_too_large_once_unpacked_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed_tests, "MOST_UNPACKED_BYTES", 100_000)
+    monkeypatch.setattr(open_instruct, "MOST_UNPACKED_BYTES", 100_000)
     bomb = packed(pickle.dumps(["x" * 200_000]))
     assert len(bomb) < 1000
     with pytest.raises(InvalidRequest, match="bytes"):
@@ -109,17 +109,17 @@ def test_what_is_too_large_once_unpacked_is_refused(monkeypatch: pytest.MonkeyPa
 
 
 def test_so_are_too_many_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed_tests._Counted, "left", 10_000)
+    monkeypatch.setattr(open_instruct._Counted, "left", 10_000)
     with pytest.raises(InvalidRequest, match="instructions"):
         unpacked(packed(b"]" + b"N0" * 20_000 + b"."))
 
 
 def test_one_long_text_many_times_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed_tests, "MOST_CHARACTERS", 1_000_000)
+    monkeypatch.setattr(open_instruct, "MOST_CHARACTERS", 1_000_000)
     long = "x" * 2000
     tests = unpacked(packed(pickle.dumps([long] * 1000)))
     with pytest.raises(InvalidRequest, match="characters"):
-        packed_tests.check_size(tests)
+        open_instruct.check_size(tests)
 
 
 @pytest.mark.parametrize("tests", [7, {"a": 1}, "{}", "not base64 §", "AAAA", "[" * 100_000])

@@ -12,7 +12,7 @@ from importlib import resources
 
 from pydantic import BaseModel, ValidationError
 
-from proctor_service.features.compat.form import limits
+from proctor_service.features.compat.handler import limits
 from proctor_service.features.compat.program_runner import Program, Ran
 from proctor_service.rewards.machine import Machine
 
@@ -64,10 +64,10 @@ class Kernel:
         """
         settings = machine.settings
         job = {"cells": list(cells), "cell_seconds": min(cell_seconds, settings.max_wall_seconds)}
-        asked = limits(settings, seconds, memory_mb=memory_mb, output_kb=OUTPUT_KB)
+        wire_limits = limits(settings, seconds, memory_mb=memory_mb, output_kb=OUTPUT_KB)
         return Program(
             source=self._source,
-            limits=machine.limits(asked, "limits"),
+            limits=machine.limits(wire_limits, "limits"),
             run_seconds=min(seconds, settings.max_wall_seconds),
             stdin=json.dumps(job).encode(),
             files=files or {},

@@ -1,8 +1,11 @@
-"""Common handler of the compatible routes: holds a request for as long as its client waits.
+"""Common base of the compatible routes: their forms, and a handler that holds each request.
 
 Each service's clients retry after their own kind of answer, and treat most other answers as a
 reward of 0.0. So the service first retries its own failures itself, and waits while the queue is
 full. If the client's wait ends first, the work continues, and the client's retry gets the result.
+
+Unknown fields are ignored, because the clients send more fields than the service uses. Limits above
+the server's ceilings are lowered to the ceilings: these clients have no way to learn the ceilings.
 """
 
 from __future__ import annotations
@@ -10,16 +13,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, model_validator
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from proctor_client import wire
+from proctor_client.wire.base import Bounded
 from proctor_service.errors import (
     Busy,
     Cancelled,
@@ -46,11 +50,66 @@ from proctor_service.http.responses import (
 from proctor_service.http.task_store import TaskStore
 from proctor_service.judge.submission import Judgement
 from proctor_service.outcomes import Item
+from proctor_service.rewards.examples import Answers, body_of, problems
 from proctor_service.rewards.machine import Machine
 from proctor_service.rewards.routes import Translation
 from proctor_service.scheduling.queue import AT_ONCE, FairQueue, stopping
+from proctor_service.settings import Settings
 from proctor_service.settings.environments import DEFAULT
 from proctor_service.settings.languages import language_named
+
+PREFIX = "/compat"  # in each router, so the metrics include the prefix in the route
+MOST_TESTS = 4096
+
+
+class Form(Bounded):
+    """Base of the compatible requests; a null means a missing field."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return {name: each for name, each in value.items() if each is not None}
+
+
+def limits(
+    settings: Settings,
+    seconds: float,
+    *,
+    memory_mb: int | None = None,
+    output_kb: int | None = None,
+) -> wire.Limits:
+    """Return limits of `seconds` CPU time and `seconds` idle time, within the server's ceilings.
+
+    `None`: the server's default.
+    """
+    if memory_mb is not None:
+        memory_mb = min(memory_mb, settings.max_memory_mb)
+    if output_kb is not None:
+        output_kb = min(output_kb, settings.max_output_kb)
+    return wire.Limits(
+        cpu_seconds=min(seconds, settings.max_cpu_seconds),
+        wall_seconds=min(seconds, settings.max_wall_seconds),
+        memory_mb=memory_mb,
+        output_kb=output_kb,
+    )
+
+
+def documented(
+    model: type[BaseModel], request: Mapping[str, Any], answer: Any, *statuses: int
+) -> dict[str, Any]:
+    """Return a route's OpenAPI entries: examples of request and answer, and error responses."""
+    found = answered(answer, 413, 422, *statuses)
+    return {"responses": found, "openapi_extra": body_of(model, request)}
+
+
+def answered(answer: Any, *statuses: int) -> Answers:
+    """Return the OpenAPI entries of a route's 200, with an example, and of its error responses."""
+    return {200: {"content": {"application/json": {"example": answer}}}, **problems(401, *statuses)}
+
 
 log = logging.getLogger(__name__)
 

@@ -25,12 +25,16 @@ from starlette.responses import JSONResponse, Response
 
 from proctor_service.errors import Failure, InvalidRequest, Overloaded, Refusal
 from proctor_service.features.compat.cells import OUTPUT_KB, Cell, Kernel, reported
-from proctor_service.features.compat.form import PREFIX, Form, answered, documented, limits
 from proctor_service.features.compat.handler import (
+    PREFIX,
     ClientProfile,
     CompatHandler,
+    Form,
     RequestContext,
     all_of,
+    answered,
+    documented,
+    limits,
 )
 from proctor_service.features.compat.program_runner import Program
 from proctor_service.judge.run import text_of

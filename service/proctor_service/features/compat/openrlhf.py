@@ -18,8 +18,14 @@ from starlette.responses import Response
 from proctor_client import wire
 from proctor_client.queries import response_of
 from proctor_service.errors import InvalidRequest, InvalidTask
-from proctor_service.features.compat.form import PREFIX, Form, documented
-from proctor_service.features.compat.handler import ClientProfile, CompatHandler, RequestContext
+from proctor_service.features.compat.handler import (
+    PREFIX,
+    ClientProfile,
+    CompatHandler,
+    Form,
+    RequestContext,
+    documented,
+)
 from proctor_service.features.compat.skypilot import try_later
 from proctor_service.features.compat.slime import submission_of_label
 from proctor_service.scheduling.pacer import Pacer

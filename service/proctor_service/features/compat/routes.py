@@ -15,9 +15,10 @@ from proctor_service.features.compat.openrlhf import GetReward, openrlhf_routes
 from proctor_service.features.compat.sandbox_fusion import (
     RunCode,
     RunJupyter,
+    Submit,
     sandbox_fusion_routes,
+    submit_routes,
 )
-from proctor_service.features.compat.sandbox_fusion_submit import Submit, submit_routes
 from proctor_service.features.compat.skypilot import BatchReward, RewardItem, skypilot_routes
 from proctor_service.features.compat.slime import RemoteRm, slime_routes
 

@@ -16,12 +16,16 @@ from starlette.responses import Response
 
 from proctor_client import wire
 from proctor_service.errors import Failure, InvalidRequest, InvalidTask, Refusal
-from proctor_service.features.compat.form import MOST_TESTS, PREFIX, Form, documented, limits
 from proctor_service.features.compat.handler import (
+    MOST_TESTS,
+    PREFIX,
     ClientProfile,
     CompatHandler,
+    Form,
     Judged,
     RequestContext,
+    documented,
+    limits,
 )
 from proctor_service.http.problems import problem
 from proctor_service.judge.extract import PYTHON_TEXTS, read_program

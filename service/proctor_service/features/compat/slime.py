@@ -20,8 +20,14 @@ from proctor_client import wire
 from proctor_client.tasks.ground_truth import task_of
 from proctor_client.tasks.task import BadTask, submission_of
 from proctor_service.errors import InvalidRequest, InvalidTask
-from proctor_service.features.compat.form import PREFIX, Form, documented
-from proctor_service.features.compat.handler import ClientProfile, CompatHandler, RequestContext
+from proctor_service.features.compat.handler import (
+    PREFIX,
+    ClientProfile,
+    CompatHandler,
+    Form,
+    RequestContext,
+    documented,
+)
 from proctor_service.features.compat.skypilot import try_later
 from proctor_service.http.body import refused
 

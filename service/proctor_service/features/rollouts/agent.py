@@ -143,7 +143,7 @@ class _Episode:
         self._begun = time.monotonic()
         self._outcome: Outcome | None = None
         self._conversation: list[JsonObject] = []
-        self._kept: list[bytes] = []
+        self._encoded: list[bytes] = []
         for message in plan.task.messages:
             self._add(message)
 
@@ -171,7 +171,7 @@ class _Episode:
         self.counts["prompt_tokens"] += reply.prompt_tokens
         self.counts["completion_tokens"] += reply.completion_tokens
         self._conversation.append(reply.message())
-        self._kept.append(reply.choice_json)
+        self._encoded.append(reply.choice_json)
         return reply
 
     def add_user_message(self, text: str) -> None:
@@ -218,7 +218,7 @@ class _Episode:
             sandbox_id = judgement.sandbox_id
         seconds = round(time.monotonic() - self._begun, 6)
         return Trajectory(
-            messages_and_choices=tuple(self._kept),
+            messages_and_choices=tuple(self._encoded),
             tools=self.tools or None,
             reward=None if outcome is None else outcome.reward,
             verdict=None if judgement is None else judgement.verdict,
@@ -229,7 +229,7 @@ class _Episode:
 
     def _add(self, message: JsonObject) -> None:
         self._conversation.append(message)
-        self._kept.append(encode(message))
+        self._encoded.append(encode(message))
 
 
 async def _refine(episode: _Episode, agent: RefineAgent) -> None:

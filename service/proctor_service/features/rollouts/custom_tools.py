@@ -31,9 +31,9 @@ def check_tools(agent: ToolsAgent, mcp_servers: Collection[str], where: str) -> 
         raise InvalidRequest(f"{where}.tools: an agent has at least one")
     for number, name in enumerate(agent.mcp_servers):
         if name not in mcp_servers:
-            known = ", ".join(mcp_servers) or "none"
+            names = ", ".join(mcp_servers) or "none"
             at = f"{where}.mcp_servers.{number}"
-            raise InvalidRequest(f"{at}: PROCTOR_MCP_SERVERS has no {name[:100]!r}, only: {known}")
+            raise InvalidRequest(f"{at}: PROCTOR_MCP_SERVERS has no {name[:100]!r}, only: {names}")
     for number, tool in enumerate(agent.custom_tools):
         at = f"{where}.custom_tools.{number}"
         if not tool.command[0] or any("\0" in each for each in tool.command):

@@ -5,7 +5,8 @@ with too much is a Failure: the trajectory ends without a reward. Only a tool's 
 goes to the policy. Values of the configured headers are masked in everything that a server sends.
 
 Protocol: Model Context Protocol, revision 2025-06-18, transport "Streamable HTTP". The client
-declares no capabilities, and so ignores requests and notifications of a server.
+declares no capabilities, and so ignores requests and notifications of a server. A server answers with
+one JSON object, or with server-sent events.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import asyncio
 import json
 import logging
 import ssl
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -24,10 +25,9 @@ import httpx
 
 from proctor_service.errors import McpUnavailable
 from proctor_service.features.rollouts.json_schema import schema_problem
-from proctor_service.features.rollouts.mcp_answers import read_answer, text_of_content
 from proctor_service.features.rollouts.observation import Observation
 from proctor_service.features.rollouts.reply import FUNCTION_NAME, MASK
-from proctor_service.http.json import without_surrogates
+from proctor_service.http.json import STRICT, without_surrogates
 from proctor_service.outcomes import JsonObject
 from proctor_service.settings.mcp_servers import McpServer
 
@@ -180,19 +180,19 @@ class McpSession:
             raise self._failed("two of its tools have one name")
         return found
 
-    def _tool(self, given: Any) -> tuple[str, McpTool]:
+    def _tool(self, listed_tool: Any) -> tuple[str, McpTool]:
         """Return a listed tool and its offered name. Raises McpUnavailable."""
-        name = given.get("name") if isinstance(given, dict) else None
-        parameters = given.get("inputSchema") if isinstance(given, dict) else None
+        name = listed_tool.get("name") if isinstance(listed_tool, dict) else None
+        parameters = listed_tool.get("inputSchema") if isinstance(listed_tool, dict) else None
         offered = offered_name(self._name, name) if isinstance(name, str) else ""
         if not isinstance(name, str) or not FUNCTION_NAME.fullmatch(offered):
             raise self._failed("a tool has a name that no policy can be offered")
         if not isinstance(parameters, dict):
             raise self._failed(f"the tool {name} has no schema")
-        said = given.get("description")
+        description = listed_tool.get("description")
         function: JsonObject = {
             "name": offered,
-            "description": said if isinstance(said, str) else "",
+            "description": description if isinstance(description, str) else "",
             "parameters": parameters,
         }
         checked = None if schema_problem(parameters, "") else parameters
@@ -247,3 +247,90 @@ class McpSession:
         for secret in self._secrets:
             text = text.replace(secret, MASK)
         return text
+
+
+MOST_ANSWER_BYTES = 4 << 20
+
+
+async def read_answer(
+    response: httpx.Response, number: int, masked: Callable[[str], str]
+) -> JsonObject:
+    """Return the JSON-RPC answer to request `number`, with secrets masked in its text.
+
+    Raises ValueError if the body is too long, compressed or has no such answer, and RecursionError.
+    """
+    if response.headers.get("content-encoding", "identity") != "identity":
+        raise ValueError("compressed")
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "application/json":
+        body = b"\n".join([line async for line in _lines(response)])
+        message = STRICT.decode(masked(body.decode()))
+        if _answers(message, number):
+            return _object(message)
+    elif kind == "text/event-stream":
+        async for data in _events(response):
+            message = STRICT.decode(masked(data))
+            if _answers(message, number):
+                return _object(message)
+    raise ValueError("no answer")
+
+
+def text_of_content(content: list[Any], structured: Any) -> str:
+    """Return the text of a tool's result; a marker stands for content that is no text."""
+    parts = []
+    for each in content:
+        block = each if isinstance(each, dict) else {}
+        resource = block.get("resource")
+        text = block.get("text")
+        if text is None and isinstance(resource, dict):
+            text = resource.get("text")
+        if text is None and block.get("type") == "resource_link":
+            text = block.get("uri")
+        parts.append(text if isinstance(text, str) else "(content that is no text)")
+    if not parts and structured is not None:
+        parts.append(json.dumps(structured, ensure_ascii=False))
+    return without_surrogates("\n".join(parts))
+
+
+async def _events(response: httpx.Response) -> AsyncIterator[str]:
+    """Yield the data of each event."""
+    data: list[str] = []
+    async for raw in _lines(response):
+        line = raw.decode().removesuffix("\r")
+        if line.startswith("data:"):
+            data.append(line[5:].removeprefix(" "))
+        elif not line and data:
+            text, data = "\n".join(data), []
+            if text.strip():  # the first event may hold only an id
+                yield text
+
+
+async def _lines(response: httpx.Response) -> AsyncIterator[bytes]:
+    """Yield the lines of the body. Raises ValueError if the body is too long."""
+    size, rest = 0, bytearray()
+    async for piece in response.aiter_raw():
+        size += len(piece)
+        if size > MOST_ANSWER_BYTES:
+            raise ValueError("too long")
+        rest += piece
+        if b"\n" in piece:
+            *whole, last = bytes(rest).split(b"\n")
+            rest = bytearray(last)
+            for line in whole:
+                yield line
+    yield bytes(rest)
+
+
+def _answers(message: Any, number: int) -> bool:
+    """Return whether a message is the answer to request `number`."""
+    return (
+        isinstance(message, dict)
+        and type(message.get("id")) is int
+        and message["id"] == number
+        and ("result" in message or "error" in message)
+    )
+
+
+def _object(message: Any) -> JsonObject:
+    found: JsonObject = message
+    return found

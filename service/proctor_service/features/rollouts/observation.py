@@ -41,8 +41,8 @@ def tail(text: str, budget: int) -> str:
     longest = len(_marker(len(text)))
     if budget <= longest:
         return ""
-    kept = text[longest - budget :]
-    return _marker(len(text) - len(kept)) + kept
+    end = text[longest - budget :]
+    return _marker(len(text) - len(end)) + end
 
 
 def _marker(characters: int) -> str:
@@ -116,5 +116,5 @@ def feedback(judgement: Judgement, budget: int) -> str:
         # At most half: a flood of errors must leave space for the judge's message.
         stderr = "stderr:\n" + tail(stderr, room // 2)
         room -= len(stderr) + 1
-    said = tail("\n".join(lines), room)
-    return "\n".join(part for part in (f"{head}.", said, stderr, foot) if part)
+    output = tail("\n".join(lines), room)
+    return "\n".join(part for part in (f"{head}.", output, stderr, foot) if part)

@@ -194,12 +194,12 @@ class _Endpoint:
         return answer.content
 
     def _refuse_status(self, error: openai.APIStatusError, with_logprobs: bool) -> NoReturn:
-        said = scrubbed(error.response.text[: 10 * QUOTED_CHARACTERS], self._key)
+        message = scrubbed(error.response.text[: 10 * QUOTED_CHARACTERS], self._key)
         status = error.status_code
-        quoted = f"HTTP {status}: {said[:QUOTED_CHARACTERS]}"
-        if status in CONTEXT_STATUSES and _CONTEXT_EXCEEDED.search(said):
+        quoted = f"HTTP {status}: {message[:QUOTED_CHARACTERS]}"
+        if status in CONTEXT_STATUSES and _CONTEXT_EXCEEDED.search(message):
             raise ContextExceeded(quoted) from None
-        if with_logprobs and status in LOGPROBS_STATUSES and "logprob" in said.lower():
+        if with_logprobs and status in LOGPROBS_STATUSES and "logprob" in message.lower():
             raise _LogprobsRefused(quoted) from None
         if status in ADVICE:
             raise PolicyRefused(f"policy: {quoted}; {ADVICE[status]}") from None

@@ -60,7 +60,7 @@ class Reply:
         """Return the assistant's message for the next request to the policy."""
         text, more = (
             without_surrogates(self.text),
-            {name: without_surrogates(said) for name, said in self.reasoning.items()},
+            {name: without_surrogates(part) for name, part in self.reasoning.items()},
         )
         if not self.tool_calls:
             return {"role": "assistant", "content": text, **more}
@@ -109,7 +109,7 @@ def reply_of(answer: Any, send_reasoning: bool = False) -> Reply:
         cut=choice.get("finish_reason") == "length",
         prompt_tokens=_count(usage, "prompt_tokens"),
         completion_tokens=_count(usage, "completion_tokens"),
-        reasoning={name: said for name, said in reasoning.items() if isinstance(said, str)},
+        reasoning={name: part for name, part in reasoning.items() if isinstance(part, str)},
     )
 
 
@@ -119,16 +119,16 @@ def scrubbed(text: str, key: str) -> str:
     if not size:
         return text
     pieces = {key[at : at + size] for at in range(len(key) - size + 1)}
-    kept: list[str] = []
+    characters: list[str] = []
     masked_until = 0
     for at, character in enumerate(text):
         if text[at : at + size] in pieces:
             if at >= masked_until:
-                kept.append(MASK)
+                characters.append(MASK)
             masked_until = at + size
         if at >= masked_until:
-            kept.append(character)
-    return "".join(kept)
+            characters.append(character)
+    return "".join(characters)
 
 
 def _object(value: Any) -> dict[str, Any]:

@@ -87,44 +87,44 @@ class Planning:
         self._limits(self._environment)
         _check_policy(request.policy, machine.settings.policy_hosts)
         if isinstance(request.agent, ToolsAgent):
-            asked, ceiling = request.agent.exec_timeout_seconds, machine.settings.max_wall_seconds
-            if not asked <= ceiling:
+            seconds, ceiling = request.agent.exec_timeout_seconds, machine.settings.max_wall_seconds
+            if not seconds <= ceiling:
                 where = "agent.exec_timeout_seconds"
-                raise InvalidRequest(f"{where}: {asked} is above this server's {ceiling}")
+                raise InvalidRequest(f"{where}: {seconds} is above this server's {ceiling}")
             check_tools(request.agent, machine.mcp_servers, "agent")
         check_tags(request.tags)
 
-    def parts(self, number: int, asked: RolloutTask) -> list[Part]:
+    def parts(self, number: int, wire_task: RolloutTask) -> list[Part]:
         """Return the trajectories of one task. Raises InvalidRequest, naming the field."""
         where = f"tasks.{number}"
-        check_files(asked.files, f"{where}.files")
-        check_files_of(asked.grader, f"{where}.grader")
-        if asked.compiler is not None:
+        check_files(wire_task.files, f"{where}.files")
+        check_files_of(wire_task.grader, f"{where}.grader")
+        if wire_task.compiler is not None:
             refuse_compiler(f"{where}.compiler")
         environment = self._environment
-        if asked.environment is not None:
-            environment = self._machine.environment(asked.environment, f"{where}.environment")
+        if wire_task.environment is not None:
+            environment = self._machine.environment(wire_task.environment, f"{where}.environment")
         agent = self._request.agent
         keeps_files = isinstance(agent, ToolsAgent) and "submit_solution" not in agent.tools
         self._machine.check_place(
-            asked.grader, environment, f"{where}.grader", keeps_files=keeps_files
+            wire_task.grader, environment, f"{where}.grader", keeps_files=keeps_files
         )
         task = TrajectoryTask(
-            id=asked.id,
-            messages=self._messages(asked, where),
-            grader=asked.grader,
-            files=asked.files,
-            test_count=test_count(asked.grader),
-            around=Around.of(asked.grader, asked),
+            id=wire_task.id,
+            messages=self._messages(wire_task, where),
+            grader=wire_task.grader,
+            files=wire_task.files,
+            test_count=test_count(wire_task.grader),
+            around=Around.of(wire_task.grader, wire_task),
         )
         count = self._request.trajectories_per_task
         return [
-            Part(asked, index, self._plan(asked, task, environment, index))
+            Part(wire_task, index, self._plan(wire_task, task, environment, index))
             for index in range(count)
         ]
 
     def _plan(
-        self, asked: RolloutTask, task: TrajectoryTask, environment: str, index: int
+        self, wire_task: RolloutTask, task: TrajectoryTask, environment: str, index: int
     ) -> TrajectoryPlan:
         request = self._request
         seed = request.policy.seed
@@ -135,7 +135,7 @@ class Planning:
             limits=self._limits(environment),
             environment=environment,
             scoring=request.scoring,
-            negative_control=asked.negative_control or request.negative_control,
+            negative_control=wire_task.negative_control or request.negative_control,
             extract=request.extract,
             tenant=self._tenant,
             job=request.job,
@@ -151,33 +151,33 @@ class Planning:
         """Return the limits of the sandboxes in an environment. Raises InvalidRequest."""
         return self._machine.limits(self._request.limits, "limits", environment=environment)
 
-    def _messages(self, asked: RolloutTask, where: str) -> Sequence[JsonObject]:
+    def _messages(self, wire_task: RolloutTask, where: str) -> Sequence[JsonObject]:
         """Return the policy's first messages: the system prompt and the task, as chat messages.
 
         A task with its own system message gets no built-in system prompt: many chat templates
         accept only a single system message.
         """
-        if isinstance(asked.prompt, str):
-            given: list[JsonObject] = [{"role": "user", "content": asked.prompt}]
+        if isinstance(wire_task.prompt, str):
+            messages: list[JsonObject] = [{"role": "user", "content": wire_task.prompt}]
         else:
-            given = [_message(each.model_dump(exclude_unset=True)) for each in asked.prompt]
-        if not given:
+            messages = [_message(each.model_dump(exclude_unset=True)) for each in wire_task.prompt]
+        if not messages:
             raise InvalidRequest(f"{where}.prompt: it holds no message")
         agent = self._request.agent
         system = system_prompt(agent, self._request.extract)
-        if agent.system_prompt is None and given[0]["role"] in ("system", "developer"):
+        if agent.system_prompt is None and messages[0]["role"] in ("system", "developer"):
             system = ""
         if system:
-            given.insert(0, {"role": "system", "content": system})
+            messages.insert(0, {"role": "system", "content": system})
         found: list[JsonObject] = json.loads(
-            without_surrogates(json.dumps(given, ensure_ascii=False))
+            without_surrogates(json.dumps(messages, ensure_ascii=False))
         )
         return found
 
 
-def _message(given: dict[str, Any]) -> JsonObject:
+def _message(message: dict[str, Any]) -> JsonObject:
     """Return a message with only the API's fields, without fields private to the trainer."""
-    return {name: given[name] for name in MESSAGE_FIELDS if name in given}
+    return {name: message[name] for name in MESSAGE_FIELDS if name in message}
 
 
 def _check_policy(policy: Policy, hosts: Sequence[str]) -> None:

@@ -67,12 +67,12 @@ class _Workplace:
 
     def __init__(self, registry: Registry, session: Session) -> None:
         self._registry = registry
-        self._kept = session
+        self._session = session
         self._where = (session.tenant, session.id)
 
     @property
     def id(self) -> str:
-        return self._kept.id
+        return self._session.id
 
     async def exec(self, command: Command) -> Ended:
         end = await self._do(partial(self._registry.execute, *self._where, command))
@@ -96,7 +96,7 @@ class _Workplace:
         except SandboxNotFound as gone:
             raise Cancelled(gone.message) from None
         except SandboxEnded as ended:
-            if self._kept.by_own_act:
+            if self._session.by_own_act:
                 raise
             raise Cancelled(ended.message) from None
 
