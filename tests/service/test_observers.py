@@ -19,7 +19,7 @@ from proctor_service.evaluate import Evaluator
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.observe.observer import ObservedSandboxes, Observer, Observers
 from proctor_service.outcomes import Item, NoCode, Outcome, outcome_bytes
-from proctor_service.sandbox.interface import Limits, Sandbox, Sandboxes
+from proctor_service.sandbox.interface import DEFAULT, Limits, Sandbox, Sandboxes
 from proctor_service.scheduling.queue import Deadlines, FairQueue
 from proctor_service.scheduling.result_cache import Cache
 
@@ -171,7 +171,7 @@ class OneSandbox(NoBackend):
         self.has_one = has_one
 
     @asynccontextmanager
-    async def lease(self, limits: Limits) -> AsyncIterator[Sandbox]:
+    async def lease(self, limits: Limits, environment: str = DEFAULT) -> AsyncIterator[Sandbox]:
         if not self.has_one:
             raise SandboxUnavailable("none")
 
