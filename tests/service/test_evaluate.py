@@ -144,10 +144,12 @@ async def test_cancelling_passes_through_and_frees_the_slot() -> None:
 
 
 async def test_a_failure_is_not_cached_and_a_judgement_is() -> None:
-    judge = Scripted(InvalidTask("x"), Judgement("passed"))
+    judge = Scripted(InvalidTask("x"), *[Judgement("passed")] * 3)
     rooms = corridor(judge)
     asked = item(cache_key=b"k")
     assert (await rooms.evaluate(asked)).reward is None
     assert (await rooms.evaluate(asked)).cache == "miss"
     assert (await rooms.evaluate(asked)).cache == "hit"
-    assert judge.attempts == 2
+    keyless = item()
+    assert [(await rooms.evaluate(keyless)).cache for _ in range(2)] == ["miss", "miss"]
+    assert judge.attempts == 4

@@ -45,11 +45,11 @@ async def test_a_kept_result_is_a_hit_and_work_under_way_is_joined() -> None:
     assert await cache.once(b"k", FAR, work) == ("done", "hit")
 
 
-async def test_no_key_means_no_cache() -> None:
-    cache, work = make(), Work("one", "two")
+async def test_a_cache_without_room_stores_nothing() -> None:
+    cache, work = make(entries=0), Work("one", "two")
     work.go.set()
-    assert await cache.once(None, FAR, work) == ("one", "miss")
-    assert await cache.once(None, FAR, work) == ("two", "miss")
+    assert await cache.once(b"k", FAR, work) == ("one", "miss")
+    assert await cache.once(b"k", FAR, work) == ("two", "miss")
     assert len(cache) == 0
 
 

@@ -288,44 +288,29 @@ class Translation:
         rule = body.extract or request.extract
         around = Around.of(grader, body, request)
         source = await read_program(text, rule, self.machine.texts(language), around)
-        self._added += 0 if source is None else max(0, len(source) - len(text))
+        if source is None:
+            empty = NoCode(
+                test_count(grader), environment=environment, integrity=integrity_of(grader)
+            )
+            return self._with_owner(index, body, text, empty, None)
+        self._added += max(0, len(source) - len(text))
         if self._added > MAX_ADDED_CHARACTERS:
             raise BatchTooLarge(
                 "prelude, prompt_code and suffix_code make the programs of this batch too long"
             )
-        submission: Submission | NoCode
-        key = None
-        if source is None:
-            submission = NoCode(
-                test_count(grader), environment=environment, integrity=integrity_of(grader)
-            )
-        else:
-            scoring = body.scoring or request.scoring
-            submission = Submission(
-                source,
-                grader,
-                limits,
-                scoring,
-                language,
-                body.files,
-                environment=environment,
-                negative_control=body.negative_control or request.negative_control,
-                compiler=compiler,
-            )
-            key = self._key(submission) if request.cache else None
-        item = Item(
-            evaluation_id=f"ev_{os.urandom(16).hex()}",
-            submission=submission,
-            tenant=self.tenant,
-            job=request.job,
-            deadline=self.deadline,
-            cache_key=key,
-            tags=tuple(request.tags),
-            priority=request.priority,
-            portable=self.portable and environment == DEFAULT,
-            origin=self._origin(body, text) if self.portable else None,
+        submission = Submission(
+            source,
+            grader,
+            limits,
+            body.scoring or request.scoring,
+            language,
+            body.files,
+            environment=environment,
+            negative_control=body.negative_control or request.negative_control,
+            compiler=compiler,
         )
-        return RequestItem(index, body.id, body.group, item)
+        key = self._key(submission) if request.cache else None
+        return self._with_owner(index, body, text, submission, key)
 
     def _check_compiler(self, compiler: Compiler, language: str, where: str) -> None:
         settings = self.machine.settings
@@ -338,15 +323,40 @@ class Translation:
             check_files_of(grader, where)
             self._checked_graders.add(id(grader))
 
-    def _origin(self, body: WireSubmission, completion: str) -> Origin:
+    def _with_owner(
+        self,
+        index: int,
+        body: WireSubmission,
+        completion: str,
+        submission: Submission | NoCode,
+        cache_key: bytes | None,
+    ) -> RequestItem:
+        """Return the item of a submission, with its owner, its deadline and its origin."""
         request = self.request
-        rule = body.extract or request.extract
-        prompt = request.prompt if body.prompt is None else body.prompt
-        shown = self._prompts.get(id(prompt), "")
-        if prompt is not None and not shown:
-            messages = prompt if isinstance(prompt, str) else [_set_fields(each) for each in prompt]
-            shown = self._prompts[id(prompt)] = json.dumps(messages)
-        return Origin(completion, rule, body.id, body.group, request.step, shown)
+        origin = None
+        if self.portable:
+            rule = body.extract or request.extract
+            prompt = request.prompt if body.prompt is None else body.prompt
+            shown = self._prompts.get(id(prompt), "")
+            if prompt is not None and not shown:
+                shown = json.dumps(
+                    prompt if isinstance(prompt, str) else [_set_fields(each) for each in prompt]
+                )
+                self._prompts[id(prompt)] = shown
+            origin = Origin(completion, rule, body.id, body.group, request.step, shown)
+        item = Item(
+            evaluation_id=f"ev_{os.urandom(16).hex()}",
+            submission=submission,
+            tenant=self.tenant,
+            job=request.job,
+            deadline=self.deadline,
+            cache_key=cache_key,
+            tags=tuple(request.tags),
+            priority=request.priority,
+            portable=self.portable and submission.environment == DEFAULT,
+            origin=origin,
+        )
+        return RequestItem(index, body.id, body.group, item)
 
     def _key(self, submission: Submission) -> bytes:
         """Return the cache key: a digest of the tenant and of everything the judge sees.

@@ -47,15 +47,15 @@ class Cache(Generic[T]):
         return self._stored_bytes
 
     async def once(
-        self, key: bytes | None, deadline: float, work: Callable[[], Awaitable[T]]
+        self, key: bytes, deadline: float, work: Callable[[], Awaitable[T]]
     ) -> tuple[T, CacheResult]:
         """Return the result of `work` and the way the cache served the request.
 
         A stored result is a "hit", a result shared with a running leader is "coalesced", and own
-        work is a "miss". Without a key, `work` always runs. Raises the errors of `work`, and
+        work is a "miss". Raises the errors of `work`, and
         DeadlinePassed if `deadline` (monotonic clock) passes while this call follows a leader.
         """
-        if key is None or self._max_entries == 0:
+        if self._max_entries == 0:
             return await work(), "miss"
         while True:
             if (stored := self._stored.get(key)) is not None:
