@@ -84,7 +84,7 @@ def test_a_service_whose_sandboxes_break_says_so(monkeypatch: pytest.MonkeyPatch
     settings = Settings(workers=0)  # what breaks is in this process
     with running_service(settings, judge=None) as service, service.client() as client:
         with monkeypatch.context() as broken:
-            broken.setattr(Pool, "take", breaks)
+            broken.setattr(Pool, "_take", breaks)
             [result] = client.post("/reward", json=exec_request("x = 1")).json()["results"]
             assert result["error"]["reason"] == "sandbox_unavailable"
             answer = client.get("/readyz")

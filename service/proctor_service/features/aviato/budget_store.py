@@ -11,18 +11,13 @@ third, `swept`, appears when all sandboxes that live are in the entries.
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from redis.asyncio import Redis
-from redis.exceptions import RedisError
-
-from proctor_service.errors import StartError
 from proctor_service.features.aviato.budget import Answer, BudgetLimits, Entry, StoreDown
+from proctor_service.redis_client import RedisDown, answer_of, connect
 
-ANSWER_SECONDS = 1.0
 SETTLE_SECONDS = 3
 """A Redis that lost its data grants nothing for this time, in which all replicas write theirs."""
 KEY = b"proctor:aviato-budget"
@@ -98,17 +93,7 @@ class RedisBudgetStore:
 
     def __init__(self, url: str) -> None:
         """Create the client. Raises StartError for an invalid URL."""
-        try:
-            self._redis: Redis = Redis.from_url(
-                url,
-                socket_timeout=ANSWER_SECONDS,
-                socket_connect_timeout=ANSWER_SECONDS,
-                retry=None,
-            )
-        except ValueError:  # its message may contain a part of the password
-            raise StartError(
-                "PROCTOR_REDIS_URL: it is not like redis://:password@host:6379/0"
-            ) from None
+        self._redis = connect(url)
 
     async def write(self, entry: Entry, price: int | None, group: str) -> Answer:
         """See `BudgetStore.write`."""
@@ -152,10 +137,8 @@ class RedisBudgetStore:
 
     async def _ask(self, script: str, *values: str | int) -> Any:
         try:
-            async with asyncio.timeout(2 * ANSWER_SECONDS):
-                answer: Any = self._redis.eval(script, 1, KEY, *values)
-                return await answer
-        except (RedisError, OSError, TimeoutError) as error:
+            return await answer_of(self._redis.eval(script, 1, KEY, *values))
+        except RedisDown as error:
             raise StoreDown(type(error).__name__) from None
 
 

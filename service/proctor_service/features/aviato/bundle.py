@@ -28,10 +28,7 @@ _MODULES = (
         f"features/aviato/guest/{name}.py"
         for name in ("child", "clock", "processes", "supervisor", "workdir")
     ),
-    *(
-        f"sandbox/linux/{name}.py"
-        for name in ("kernel", "procfs", "syscalls", "time_limits", "turn_clock")
-    ),
+    *(f"sandbox/linux/{name}.py" for name in ("kernel", "procfs", "syscalls", "time_limits")),
 )
 _TOOLS = ("pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "pygments")
 _LEXERS = ("__init__", "_mapping", "diff", "python", "special")  # pygments has several hundred

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -24,7 +24,6 @@ from proctor_service.features.aviato.pool import Pool
 from proctor_service.features.aviato.quota import Quota
 from proctor_service.features.aviato.sandbox import AviatoSandbox
 from proctor_service.features.aviato.stateful import AviatoStatefulSandbox
-from proctor_service.sandbox.environments import Users
 from proctor_service.sandbox.interface import Check, Limits, Sandbox, Spent, StatefulSandbox, Traits
 
 _log = logging.getLogger(__name__)
@@ -44,6 +43,28 @@ class Told:
     created: Callable[[float], None] = lambda seconds: None
     failed: Callable[[str], None] = lambda reason: None
     spent: Spent = lambda payer, seconds, dollars: None
+
+
+class Users:
+    """Count of the users of something, and the time of its last use: what is in use is not idle."""
+
+    def __init__(self) -> None:
+        self.users = 0
+        self.last_used_at = time.monotonic()
+
+    @contextlib.contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Count a user for the length of the block."""
+        self.users += 1
+        try:
+            yield
+        finally:
+            self.users -= 1
+            self.last_used_at = time.monotonic()
+
+    def is_idle(self, seconds: float) -> bool:
+        """Return True if nobody has used it for this time."""
+        return not self.users and time.monotonic() - self.last_used_at >= seconds
 
 
 class ImageSandboxes(Users):

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from filelock import Timeout
+
 from proctor_service.errors import StartError
-from proctor_service.features.environments import locks
 from proctor_service.features.environments.built import (
     damage_of,
     from_folder,
@@ -30,7 +31,7 @@ from proctor_service.features.environments.built import (
     interpreter_of,
     preload_problems_in,
 )
-from proctor_service.features.environments.folders import Folders, reason
+from proctor_service.features.environments.folders import Folders, reason, shared, unused
 from proctor_service.features.environments.images import build_image, key_of_image, read_image
 from proctor_service.features.environments.interpreters import Python, find_interpreter
 from proctor_service.features.environments.manifest import (
@@ -172,7 +173,7 @@ class Store:
             return
         with ExitStack() as stack:
             try:
-                is_there = stack.enter_context(locks.shared(built.folder))
+                is_there = stack.enter_context(shared(built.folder))
             except OSError:
                 is_there = False
             if not is_there:
@@ -222,18 +223,23 @@ class Store:
         return pruned
 
     def _prune(self, key: str, folders: list[Path], dry_run: bool) -> Iterator[Pruned]:
-        with locks.exclusive_if_free(self._folders.lock(key)) as is_free:
+        lock = self._folders.lock(key)
+        with suppress(Timeout):
+            lock.acquire(blocking=False)
+        try:
             for folder in folders:
                 found = Pruned(folder, size_bytes(folder), _contents(folder))
-                with locks.unused(folder) as is_unused:
-                    if not (is_free and is_unused):
-                        yield Pruned(folder, found.size_bytes, found.requirements, is_busy=True)
+                with unused(folder) as is_unused:
+                    if not (lock.is_locked and is_unused):
+                        yield replace(found, is_busy=True)
                         continue
                     if not dry_run:
                         self._folders.remove(folder)
                 yield found
-            if is_free and not dry_run and not (self.folder / key).exists():
-                self._folders.lock(key).unlink()
+            if lock.is_locked and not dry_run and not (self.folder / key).exists():
+                Path(lock.lock_file).unlink()
+        finally:
+            lock.release()
 
     def _build(
         self,

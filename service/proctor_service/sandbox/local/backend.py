@@ -21,15 +21,14 @@ from dataclasses import replace
 from proctor_service.errors import SandboxLost, SandboxUnavailable, StartError
 from proctor_service.sandbox.environments import Starts, WatchedFolders, watched
 from proctor_service.sandbox.interface import Limits, Sandbox, StatefulSandbox, Traits
-from proctor_service.sandbox.linux.poller import Poller
+from proctor_service.sandbox.linux.channel import Poller
+from proctor_service.sandbox.local.bundle import Launch
 from proctor_service.sandbox.local.cgroups import Group, Groups
 from proctor_service.sandbox.local.image import COMPILING, with_python
 from proctor_service.sandbox.local.launch import Plan
 from proctor_service.sandbox.local.monitor import Monitor, Pace
-from proctor_service.sandbox.local.pool import Place, Pool
+from proctor_service.sandbox.local.pool import Place, Pool, Slot
 from proctor_service.sandbox.local.sandbox import LocalSandbox
-from proctor_service.sandbox.local.slot import Slot
-from proctor_service.sandbox.local.spawn import Launch
 from proctor_service.sandbox.local.stateful import LocalStatefulSandbox
 from proctor_service.sandbox.memory_room import available_memory_mb
 from proctor_service.sandbox.open_files import raise_open_files
@@ -115,27 +114,11 @@ class LocalBackend:
         self, environment: str, limits: Limits
     ) -> AsyncIterator[tuple[Pool, Slot, LocalSandbox]]:
         pool = self._pools.get(environment) or await self._started(environment)
-        async with self._borrow_from(pool, limits) as (slot, sandbox):
+        async with pool.borrow(limits) as (slot, sandbox):
             yield pool, slot, sandbox
         if pool.watched is not None and not await asyncio.to_thread(pool.watched.are_whole):
             self._drop(environment, pool)
             raise SandboxLost(f"environment {environment}: files are gone; build it again")
-
-    @contextlib.asynccontextmanager
-    async def _borrow_from(
-        self, pool: Pool, limits: Limits
-    ) -> AsyncIterator[tuple[Slot, LocalSandbox]]:
-        with pool.in_use():
-            slot = await pool.take(limits)
-            try:
-                sandbox = slot.lease(limits)
-            except OSError as error:
-                slot.close()
-                raise SandboxUnavailable(f"limits cannot be set: {error}") from error
-            try:
-                yield slot, sandbox
-            finally:
-                slot.give_back(sandbox)
 
     async def close(self) -> None:
         """Close every slot and wait until its processes are gone."""
@@ -242,7 +225,7 @@ class LocalBackend:
         """
         await pool.open()
         try:
-            async with self._borrow_from(pool, COMPILING) as (_, sandbox):
+            async with pool.borrow(COMPILING) as (_, sandbox):
                 kept = LocalStatefulSandbox(sandbox, COMPILING, self._monitor)
                 try:
                     await kept.open()

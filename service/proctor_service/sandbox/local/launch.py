@@ -25,6 +25,7 @@ from proctor_service.sandbox.interface import Check, Traits
 from proctor_service.sandbox.linux import kernel, seccomp
 from proctor_service.sandbox.local import bundle, cgroups
 from proctor_service.sandbox.local.abilities import kernel_checks
+from proctor_service.sandbox.local.bundle import USERS, Launch
 from proctor_service.sandbox.local.fork_server import RLIMITS
 from proctor_service.sandbox.local.image import TOOLS, in_image
 from proctor_service.sandbox.local.interpreter import (
@@ -33,7 +34,6 @@ from proctor_service.sandbox.local.interpreter import (
     find_interpreter,
     is_shown,
 )
-from proctor_service.sandbox.local.spawn import USERS, Launch
 from proctor_service.sandbox.memory_room import memory_check, memory_room
 from proctor_service.sandbox.open_files import allowed_open_files
 from proctor_service.settings import Settings, Share, cores

@@ -28,7 +28,7 @@ from collections import deque
 from typing import Any, NoReturn
 
 from ....sandbox.linux import kernel
-from ....sandbox.linux.turn_clock import TurnClock
+from ....sandbox.linux.time_limits import TurnClock
 from . import child, processes, workdir
 from .clock import Clock
 
