@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from proctor_service.features.aviato.feature import AviatoBackends
 from proctor_service.sandbox.environments import NO_ENVIRONMENTS, Environments
-from proctor_service.sandbox.interface import Backend, BackendSource, Check
+from proctor_service.sandbox.interface import Backend, BackendSource, MachineCheck
 from proctor_service.sandbox.local import LocalBackends
 from proctor_service.settings import Settings, Share
 
@@ -26,6 +26,6 @@ def make_backend(
     return BACKENDS[settings.backend].make(settings, share or Share(), environments)
 
 
-def doctor(settings: Settings) -> list[Check]:
+def doctor(settings: Settings) -> list[MachineCheck]:
     """Return the checks of the chosen backend: protections that are present, and missing ones."""
     return BACKENDS[settings.backend].examine(settings)

@@ -1,8 +1,8 @@
-"""Environments as a backend sees them: what is built, who uses it, and whether its files are still there.
+"""Built environments as a backend sees them: their parts, their start, and the state of their files.
 
-`features/environments` builds environments. A backend starts one with its first use, and ends it when
-nobody has used it for long. A sandbox of an environment whose files go away under a running service
-fails programs that are right; what such a sandbox did is no verdict.
+`features/environments` builds environments. A backend starts one with its first use, and ends it after a
+time without use. A sandbox of an environment whose files go away under a running service
+fails correct programs, so its results are discarded.
 """
 
 from __future__ import annotations

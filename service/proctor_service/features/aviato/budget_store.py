@@ -15,7 +15,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from proctor_service.features.aviato.budget import Answer, BudgetLimits, Entry, StoreDown
+from proctor_service.features.aviato.budget import Answer, BudgetEntry, BudgetLimits, StoreDown
 from proctor_service.redis_client import RedisDown, answer_of, connect
 
 SETTLE_SECONDS = 3
@@ -95,7 +95,7 @@ class RedisBudgetStore:
         """Create the client. Raises StartError for an invalid URL."""
         self._redis = connect(url)
 
-    async def write(self, entry: Entry, price: int | None, group: str) -> Answer:
+    async def write(self, entry: BudgetEntry, price: int | None, group: str) -> Answer:
         """See `BudgetStore.write`."""
         values: list[str | int] = [
             entry.run,
@@ -115,7 +115,7 @@ class RedisBudgetStore:
         group, swept = pairs[_GROUP].decode(), _SWEPT in pairs
         return Answer(bool(granted), _entries(pairs), group, swept)
 
-    async def enter(self, entries: Sequence[Entry]) -> None:
+    async def enter(self, entries: Sequence[BudgetEntry]) -> None:
         """See `BudgetStore.enter`."""
         values = [
             text
@@ -142,12 +142,12 @@ class RedisBudgetStore:
             raise StoreDown(type(error).__name__) from None
 
 
-def _entries(pairs: Mapping[bytes, bytes]) -> dict[str, Entry]:
+def _entries(pairs: Mapping[bytes, bytes]) -> dict[str, BudgetEntry]:
     found = {}
     for name, value in pairs.items():
         if name not in (_SINCE, _GROUP, _SWEPT):
             run = name.decode()
             sequence, sandboxes, rate, waiting, most, most_rate = map(int, value.split())
             limits = BudgetLimits(most, most_rate)
-            found[run] = Entry(run, sequence, sandboxes, rate, waiting, limits)
+            found[run] = BudgetEntry(run, sequence, sandboxes, rate, waiting, limits)
     return found

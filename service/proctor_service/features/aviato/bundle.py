@@ -87,8 +87,8 @@ class Image:
         if not self.secrets:
             return ["env", "-i", *words]
         # The values are known in the sandbox only. One that is missing is an error of the shell.
-        kept = " ".join(f'"{name}=${{{name}?}}"' for name in self.secrets)
-        return ["sh", "-c", f'exec env -i {kept} "$@"', "sh", *words]
+        assignments = " ".join(f'"{name}=${{{name}?}}"' for name in self.secrets)
+        return ["sh", "-c", f'exec env -i {assignments} "$@"', "sh", *words]
 
 
 def question(languages: Mapping[str, Language]) -> bytes:

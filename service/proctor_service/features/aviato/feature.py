@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from proctor_service.errors import StartError
 from proctor_service.sandbox.environments import Environments
-from proctor_service.sandbox.interface import Backend, Check
+from proctor_service.sandbox.interface import Backend, MachineCheck
 from proctor_service.settings import Settings, Share
 
 _PACKAGES = ("cwsandbox", "grpc", "google")
@@ -23,7 +23,7 @@ class AviatoBackends:
             from proctor_service.features.aviato.plan import make_plan
         return AviatoBackend(make_plan(settings, share, environments))
 
-    def examine(self, settings: Settings) -> list[Check]:
+    def examine(self, settings: Settings) -> list[MachineCheck]:
         """See `BackendSource.examine`. Takes the time of starting two sandboxes."""
         with _needing_the_sdk():
             from proctor_service.features.aviato.doctor import examine

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from proctor_service.errors import BudgetExceeded, Failure, SandboxUnavailable
 from proctor_service.features.aviato.failures import meaning_of
 from proctor_service.features.aviato.gateway import Remote
-from proctor_service.features.aviato.plan import Order, Plan, Shape
+from proctor_service.features.aviato.plan import AviatoPlan, Order, Shape
 from proctor_service.features.aviato.quota import Quota
 from proctor_service.sandbox.interface import PAYER, Spent
 
@@ -31,7 +31,7 @@ _MICRO_DOLLAR_SECONDS = 3600 * 1_000_000  # of micro-dollars per hour in a dolla
 Make = Callable[[Order], Awaitable[Remote]]
 
 
-class Pool:
+class RemotePool:
     """Sandboxes of one image by state: `starting`, `ready`, `leased`, `stopping`.
 
     `quota`: limits that this pool has together with others; by default its own.
@@ -39,7 +39,7 @@ class Pool:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: AviatoPlan,
         shape: Shape,
         make: Make,
         quota: Quota | None = None,

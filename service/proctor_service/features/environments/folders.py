@@ -1,8 +1,8 @@
 """Folders of the store: each is named by a key, and complete once it has this name.
 
 Locks admit one builder for each key, and no removal of a folder that is in use. A build holds a lock
-file. A user holds the folder itself, so that its removal needs no other file: `filelock` locks no
-folders and has no shared locks.
+file. A user holds the folder itself, so that its removal needs the folder alone: `filelock` locks files
+only, exclusively.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Folders:
 
     @contextmanager
     def building(self, key: str, progress: Progress) -> Iterator[None]:
-        """Be the only one who builds this key, and remove what killed builds have left.
+        """Hold the lock of this key's builds, and remove the remains of killed builds.
 
         Raises OSError.
         """

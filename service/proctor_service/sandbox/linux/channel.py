@@ -287,12 +287,12 @@ class Stream:
         if not data:
             self.close()
             return False
-        kept = data[: self.room]
-        self.stored += kept
-        self.room -= len(kept)
+        stored_part = data[: self.room]
+        self.stored += stored_part
+        self.room -= len(stored_part)
         self.total += len(data)
         self.late_transfers += len(data) >= _MUCH_IN_A_PIPE_BYTES
-        self._on_data(kept)
+        self._on_data(stored_part)
         return True
 
     def close(self) -> None:

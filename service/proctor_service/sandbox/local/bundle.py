@@ -241,15 +241,17 @@ class Spawner:
             on_failure.pop_all()
         assert self._process.stdin is not None
         orders.settimeout(START_SECONDS)
-        said = b""
+        answer = b""
         with contextlib.suppress(OSError):
             with self._process.stdin as pipe:
                 pipe.write(start_message(launch.config, launch.preload, launch.code))
-            said = orders.recv(4096)
-        if said != b"up\n":
+            answer = orders.recv(4096)
+        if answer != b"up\n":
             orders.close()
             words = self._end()
-            raise StartError(said.decode("utf-8", "replace").strip() or words or "it took too long")
+            raise StartError(
+                answer.decode("utf-8", "replace").strip() or words or "it took too long"
+            )
         orders.setblocking(False)
         self._orders = orders
 

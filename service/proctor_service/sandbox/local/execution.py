@@ -44,7 +44,7 @@ class Pipes:
         os.set_blocking(self.stdin, False)
 
 
-class Execution:
+class CommandExecution:
     """Feeds stdin, drains output, and measures time.
 
     `timeout_seconds` bounds `active_seconds`, wall time minus run-queue wait. Without a timeout,

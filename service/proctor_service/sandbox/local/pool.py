@@ -232,7 +232,7 @@ class Place:
     group: Group
 
 
-class Pool:
+class SlotPool:
     """Slots with the same launch.
 
     `warm_slots`: slots beside those of stateful sandboxes that the pool keeps. `new_place`: returns
@@ -404,8 +404,8 @@ class Pool:
         try:
             await waiter
         except asyncio.CancelledError:
-            given = self._refitting.pop(slot, None) is None
-            if given and slot.state == "ready" and slot not in self._ready:
+            was_handed_out = self._refitting.pop(slot, None) is None
+            if was_handed_out and slot.state == "ready" and slot not in self._ready:
                 self._on_slot(slot)
             raise
         return slot.state == "ready"

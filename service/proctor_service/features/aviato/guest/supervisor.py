@@ -250,10 +250,10 @@ class _Supervisor:
         if stream.kind == b"l" and self.clock.turns is not None:
             self.clock.turns.heard(data, behind=bool(self.unsent))
         stream.total += len(data)
-        kept = data[: stream.room]
-        stream.room -= len(kept)
-        if kept:
-            self.frames.append(stream.kind + binascii.b2a_base64(kept))
+        stored_part = data[: stream.room]
+        stream.room -= len(stored_part)
+        if stored_part:
+            self.frames.append(stream.kind + binascii.b2a_base64(stored_part))
         if self.limits and stream.total > self.limits["flood_bytes"]:
             self.stop("output_limit")
         return True
