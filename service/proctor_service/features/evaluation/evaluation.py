@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,6 +29,7 @@ from proctor_service.features.evaluation.scores import Scores, TaskScore
 from proctor_service.features.journal.cli.html_report import write_eval_html
 
 Form = Literal[Format, "harbor"]
+Results = Iterator[tuple[Attempt, wire.Result]]
 
 
 @dataclass(slots=True)
@@ -138,7 +139,8 @@ def evaluation(
         )
         started = time.monotonic()
         if form == "harbor":
-            results = evaluated(client, tasks, job=job, empty=empty)
+            verified = evaluated(client, tasks, job=job, empty=empty)
+            results: Results = ((Attempt(task, ""), result) for task, result in verified)
         else:
             mode = extract or _extract(form, items, given=completions is not None)
             results = judged(client, items, extract=mode, job=job)

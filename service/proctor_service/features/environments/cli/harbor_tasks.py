@@ -15,7 +15,6 @@ from proctor_service.cli.console import aside
 from proctor_service.cli.failures import Trouble, settings_from
 from proctor_service.errors import StartError
 from proctor_service.features.environments.cli.harbor_images import build_images
-from proctor_service.features.evaluation.judging import Attempt
 
 AGENT_SECONDS = 600.0
 """Time of a reference solution without a time in its task."""
@@ -67,7 +66,7 @@ def own_environments(tasks: Sequence[HarborTask]) -> Mapping[str, str]:
 
 def evaluated(
     client: Client, tasks: Sequence[HarborTask], *, job: str, empty: bool
-) -> Iterator[tuple[Attempt, wire.Result]]:
+) -> Iterator[tuple[Task, wire.Result]]:
     """Yield each task with its result in order of completion.
 
     Raises Trouble for an environment missing from the service, and ProctorError.
@@ -86,7 +85,7 @@ def evaluated(
         try:
             for done in as_completed(running):
                 task = running[done]
-                yield Attempt(Task(id=task.id, place=str(task.folder)), ""), done.result()
+                yield Task(id=task.id, place=str(task.folder)), done.result()
         finally:
             pool.shutdown(cancel_futures=True)
 
