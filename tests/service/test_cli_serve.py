@@ -310,7 +310,7 @@ from proctor_service.errors import StartError
 from proctor_service.features.journal.recorder import Recorder
 
 class Unclosable(NoBackend):
-    async def open(self):
+    async def start(self):
         if "{opens}" == "fails":
             raise StartError("no isolation here")
         os.kill(os.getpid(), signal.SIGTERM)
