@@ -305,7 +305,7 @@ import os, signal, sys
 from harness import NoBackend
 import proctor_service.app
 from proctor_service.__main__ import main
-from proctor_service.api import health
+from proctor_service.http import health
 from proctor_service.errors import StartError
 from proctor_service.features.journal.recorder import Recorder
 
