@@ -17,7 +17,7 @@ from pathlib import Path
 
 from figures import machine
 
-from proctor_service.features.environments.store import Store
+from proctor_service.features.environments.store import EnvironmentStore
 from proctor_service.sandbox.environments import default_python
 from proctor_service.sandbox.interface import Command, Limits, Sandboxes
 from proctor_service.sandbox.local import LocalBackend
@@ -62,7 +62,7 @@ async def measure(image: str, rounds: int, folder: Path) -> None:
     settings = Settings(slots=2, max_sandboxes=AT_ONCE + 8)
     definition = Environment(image=image)
     built = await asyncio.to_thread(
-        Store(folder).build, "image", definition, default_python(settings)
+        EnvironmentStore(folder).build, "image", definition, default_python(settings)
     )
     plan = await asyncio.to_thread(make_plan, settings, environments={"image": built})
     backend = LocalBackend(plan)

@@ -11,7 +11,7 @@ from proctor_service.judge.extract import Texts
 from proctor_service.judge.graders import own_graders
 from proctor_service.judge.submission import Graders
 from proctor_service.sandbox.environments import NO_ENVIRONMENTS, Environments
-from proctor_service.sandbox.interface import Backend, BackendSource, Check
+from proctor_service.sandbox.interface import Backend, BackendSource, MachineCheck
 from proctor_service.sandbox.local import LocalBackends
 from proctor_service.settings import Settings, Share
 from proctor_service.settings.languages import Language
@@ -32,7 +32,7 @@ def make_backend(
     return BACKENDS[settings.backend].make(settings, share or Share(), environments)
 
 
-def doctor(settings: Settings) -> list[Check]:
+def doctor(settings: Settings) -> list[MachineCheck]:
     """Return the checks of the chosen backend: protections that are present, and missing ones."""
     return BACKENDS[settings.backend].examine(settings)
 

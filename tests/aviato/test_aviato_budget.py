@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 
 from proctor_service.errors import BudgetExceeded, SandboxUnavailable, StartError
-from proctor_service.features.aviato.budget import Answer, Budget, BudgetLimits, Entry, StoreDown
+from proctor_service.features.aviato.budget import (
+    Answer,
+    Budget,
+    BudgetEntry,
+    BudgetLimits,
+    StoreDown,
+)
 from proctor_service.features.aviato.plan import make_plan
 from proctor_service.features.aviato.quota import Quota
 from proctor_service.settings import Settings
@@ -20,11 +26,11 @@ class Book:
     """A store in memory: grants all, and may be away."""
 
     def __init__(self) -> None:
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, BudgetEntry] = {}
         self.away = False
         self.time = 100.0
 
-    async def write(self, entry: Entry, price: int | None, group: str) -> Answer:
+    async def write(self, entry: BudgetEntry, price: int | None, group: str) -> Answer:
         if self.away:
             raise StoreDown("away")
         total = sum(each.sandboxes for each in self.entries.values() if each.run != entry.run)
@@ -37,7 +43,7 @@ class Book:
         self.entries[entry.run] = entry
         return Answer(grown, dict(self.entries), "group", True)
 
-    async def enter(self, entries: Sequence[Entry]) -> None:
+    async def enter(self, entries: Sequence[BudgetEntry]) -> None:
         for each in entries:
             self.entries.setdefault(each.run, each)
 
@@ -142,11 +148,11 @@ def test_while_the_ledger_is_away_only_what_it_granted_is_used_and_not_for_long(
 def test_only_a_run_that_is_silent_while_one_listens_is_dead() -> None:
     async def asked(gap: float, writes: bool) -> list[str]:
         book, left = Book(), Left("b")
-        book.entries["b"] = Entry("b", 1, 2, 0, 0)
+        book.entries["b"] = BudgetEntry("b", 1, 2, 0, 0)
 
         def beat(turns: int) -> None:
             if writes:
-                book.entries["b"] = Entry("b", turns, 2, 0, 0)
+                book.entries["b"] = BudgetEntry("b", turns, 2, 0, 0)
 
         ended = await ended_in(book, left, gap, beat)
         assert ("b" in book.entries) is not bool(ended)
@@ -160,16 +166,16 @@ def test_only_a_run_that_is_silent_while_one_listens_is_dead() -> None:
 def test_sandboxes_of_a_run_that_is_not_in_the_store_are_stopped_by_one_replica() -> None:
     async def asked(gap: float, first: bool = True, claims: bool = False) -> list[str]:
         book, left = Book(), Left("a", "lost")
-        entered: list[Entry] = []
+        entered: list[BudgetEntry] = []
 
         def beat(turns: int) -> None:
             entered.extend(each for each in book.entries.values() if each.run == "lost")
             for run in (*(["A"] if not first else []), *(["lost"] if claims else [])):
-                book.entries[run] = Entry(run, turns, 1, 0, 0)
+                book.entries[run] = BudgetEntry(run, turns, 1, 0, 0)
 
         beat(0)
         ended = await ended_in(book, left, gap, beat)
-        assert all(each == Entry("lost", 0, 2, 8, 0) for each in entered) or claims
+        assert all(each == BudgetEntry("lost", 0, 2, 8, 0) for each in entered) or claims
         assert bool(entered) is first
         assert "lost" not in book.entries or not ended
         return ended
@@ -187,7 +193,7 @@ def test_the_smallest_budget_of_all_replicas_holds() -> None:
         for _ in range(6):
             await budget.acquire(0)
         assert budget.free == 2
-        book.entries["b"] = Entry("b", 1, 1, 0, 0, BudgetLimits(5))
+        book.entries["b"] = BudgetEntry("b", 1, 1, 0, 0, BudgetLimits(5))
         assert await is_refused(budget)
         assert budget.free == 0
         for _ in range(2):

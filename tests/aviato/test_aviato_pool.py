@@ -13,8 +13,8 @@ from event_loop import until
 
 from proctor_service.errors import SandboxUnavailable
 from proctor_service.features.aviato.failures import failure_of
-from proctor_service.features.aviato.plan import Order, Plan, Shape, make_plan
-from proctor_service.features.aviato.pool import Pool
+from proctor_service.features.aviato.plan import AviatoPlan, Order, Shape, make_plan
+from proctor_service.features.aviato.pool import RemotePool
 from proctor_service.features.aviato.quota import Quota
 from proctor_service.settings import Settings
 
@@ -56,7 +56,7 @@ class Maker:
             self.under_way -= 1
 
 
-def plan(**more: Any) -> Plan:
+def plan(**more: Any) -> AviatoPlan:
     settings = Settings(
         backend="aviato",
         aviato_api_key="x",
@@ -67,7 +67,7 @@ def plan(**more: Any) -> Plan:
     return replace(make_plan(settings), **more)
 
 
-Question = Callable[[Pool, Maker], Coroutine[Any, Any, None]]
+Question = Callable[[RemotePool, Maker], Coroutine[Any, Any, None]]
 
 
 def ask(question: Question, **more: Any) -> Maker:
@@ -75,7 +75,7 @@ def ask(question: Question, **more: Any) -> Maker:
 
     async def asked() -> Maker:
         own, maker = plan(**more), Maker()
-        pool = Pool(own, own.pool_shape, maker)
+        pool = RemotePool(own, own.pool_shape, maker)
         await pool.open()
         try:
             await question(pool, maker)
@@ -89,7 +89,7 @@ def ask(question: Question, **more: Any) -> Maker:
 
 
 def test_it_is_full_when_it_is_open_and_filled_again_after_each_loan() -> None:
-    async def question(pool: Pool, maker: Maker) -> None:
+    async def question(pool: RemotePool, maker: Maker) -> None:
         assert pool.census()["ready"] >= 3
         lent = [await pool.lease(plan().pool_shape) for _ in range(5)]
         assert len({box.id for box in lent}) == 5
@@ -100,7 +100,7 @@ def test_it_is_full_when_it_is_open_and_filled_again_after_each_loan() -> None:
 
 
 def test_no_more_are_made_at_once_than_may_be() -> None:
-    async def question(pool: Pool, maker: Maker) -> None:
+    async def question(pool: RemotePool, maker: Maker) -> None:
         maker.gate.clear()
         waiting = [asyncio.create_task(pool.lease(plan().pool_shape)) for _ in range(20)]
         await until(lambda: maker.under_way == 4)
@@ -112,7 +112,7 @@ def test_no_more_are_made_at_once_than_may_be() -> None:
 
 
 def test_no_more_are_held_than_there_may_be() -> None:
-    async def question(pool: Pool, maker: Maker) -> None:
+    async def question(pool: RemotePool, maker: Maker) -> None:
         lent = [await pool.lease(plan().pool_shape) for _ in range(6)]
         waiting = asyncio.create_task(pool.lease(plan().pool_shape))
         for _ in range(50):
@@ -125,7 +125,7 @@ def test_no_more_are_held_than_there_may_be() -> None:
 
 
 def test_an_old_one_is_stopped_and_not_lent() -> None:
-    async def question(pool: Pool, maker: Maker) -> None:
+    async def question(pool: RemotePool, maker: Maker) -> None:
         for box in maker.made:
             box.born -= 100
         fresh = await pool.lease(plan().pool_shape)
@@ -136,7 +136,7 @@ def test_an_old_one_is_stopped_and_not_lent() -> None:
 
 
 def test_one_that_was_emptied_is_lent_again_unless_it_is_old_or_another_size() -> None:
-    async def question(pool: Pool, maker: Maker) -> None:
+    async def question(pool: RemotePool, maker: Maker) -> None:
         shape = plan().pool_shape
         lent = [await pool.lease(shape) for _ in range(3)]
         pool.give_back(lent[0])
@@ -155,7 +155,7 @@ def stopped(maker: Maker) -> set[str]:
 
 
 def test_another_size_is_made_for_the_purpose() -> None:
-    async def question(pool: Pool, maker: Maker) -> None:
+    async def question(pool: RemotePool, maker: Maker) -> None:
         large = await pool.lease(Shape(8192, network=True))
         assert large.shape == Shape(8192, network=True)
         assert pool.census()["ready"] >= 3
@@ -163,15 +163,15 @@ def test_another_size_is_made_for_the_purpose() -> None:
     ask(question)
 
 
-def give_up(pools: list[Pool]) -> None:
+def give_up(pools: list[RemotePool]) -> None:
     any(pool.give_up_one() for pool in pools)
 
 
 def test_pools_with_one_quota_give_up_what_waits_in_them_and_fill_only_what_is_free() -> None:
     async def asked() -> None:
-        own, maker, pools = plan(pool_size=3, most_sandboxes=4), Maker(), list[Pool]()
+        own, maker, pools = plan(pool_size=3, most_sandboxes=4), Maker(), list[RemotePool]()
         quota = Quota(4, 4, lambda: give_up(pools))
-        pools += [Pool(own, own.pool_shape, maker, quota) for _ in range(2)]
+        pools += [RemotePool(own, own.pool_shape, maker, quota) for _ in range(2)]
         try:
             await pools[0].open()
             pools[1].start()
@@ -191,7 +191,7 @@ def test_pools_with_one_quota_give_up_what_waits_in_them_and_fill_only_what_is_f
 
 
 def test_those_who_wait_get_what_is_made_after_a_shortage() -> None:
-    async def question(pool: Pool, maker: Maker) -> None:
+    async def question(pool: RemotePool, maker: Maker) -> None:
         maker.error = SandboxResourceExhaustedError("no room")
         waiting = [asyncio.create_task(pool.lease(plan().pool_shape)) for _ in range(8)]
         await until(lambda: maker.under_way == 0 and pool.census()["ready"] == 0)
@@ -202,7 +202,7 @@ def test_those_who_wait_get_what_is_made_after_a_shortage() -> None:
 
 
 def test_where_asking_again_cannot_help_nobody_waits() -> None:
-    async def question(pool: Pool, maker: Maker) -> None:
+    async def question(pool: RemotePool, maker: Maker) -> None:
         maker.error = CWSandboxAuthenticationError("who are you")
         takes = (pool.lease(plan().pool_shape) for _ in range(20))
         found = await asyncio.gather(*takes, return_exceptions=True)
@@ -217,7 +217,7 @@ def test_where_asking_again_cannot_help_nobody_waits() -> None:
 
 
 def test_none_in_time_is_said() -> None:
-    async def question(pool: Pool, maker: Maker) -> None:
+    async def question(pool: RemotePool, maker: Maker) -> None:
         maker.gate.clear()
         for _ in range(pool.census()["ready"]):
             await pool.lease(plan().pool_shape)
@@ -229,7 +229,7 @@ def test_none_in_time_is_said() -> None:
 
 
 def test_one_who_goes_away_while_waiting_takes_none() -> None:
-    async def question(pool: Pool, maker: Maker) -> None:
+    async def question(pool: RemotePool, maker: Maker) -> None:
         maker.gate.clear()
         for _ in range(pool.census()["ready"]):
             await pool.lease(plan().pool_shape)
@@ -246,7 +246,7 @@ def test_one_who_goes_away_while_waiting_takes_none() -> None:
 
 
 def test_closing_ends_what_is_being_made_and_those_who_wait() -> None:
-    async def question(pool: Pool, maker: Maker) -> None:
+    async def question(pool: RemotePool, maker: Maker) -> None:
         maker.gate.clear()
         for _ in range(pool.census()["ready"]):
             await pool.lease(plan().pool_shape)

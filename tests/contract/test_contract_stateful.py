@@ -23,7 +23,7 @@ from proctor_service.guest.session import file_operations as guest
 from proctor_service.sandbox import file_operations
 from proctor_service.sandbox.interface import Command
 from proctor_service.sandbox.local import LocalBackend, stateful
-from proctor_service.sandbox.local.execution import Execution
+from proctor_service.sandbox.local.execution import CommandExecution
 from proctor_service.sandbox.local.pool import Place
 from proctor_service.settings import Settings
 
@@ -119,7 +119,7 @@ async def test_files_that_wait_for_the_service_are_no_act_of_the_sandbox(
     monkeypatch.setattr(file_operations, "_SECONDS_PER_MB", 0.0)
     async with rooms.open_stateful() as sandbox:
         with monkeypatch.context() as silent:
-            silent.setattr(Execution, "_feed", lambda self: None)
+            silent.setattr(CommandExecution, "_feed", lambda self: None)
             with pytest.raises(SandboxLost):
                 await sandbox.restore(b"archive")
         assert (await sh(sandbox, "echo alive")).stdout == b"alive\n"

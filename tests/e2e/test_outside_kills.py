@@ -118,7 +118,7 @@ def test_a_machine_that_starts_no_process_for_a_while_costs_no_reward(
     with running_service(Settings(workers=0), judge=None) as service:
         backend = local(service)
         with monkeypatch.context() as short:
-            short.setattr("proctor_service.sandbox.local.spawn.subprocess.Popen", refuse)
+            short.setattr("proctor_service.sandbox.local.bundle.subprocess.Popen", refuse)
             service.until(lambda: backend.census().keys() == {"ready"})  # none is on its way
             for pid in (backend.zygote(), *backend.waiting_slots()):
                 kill(pid)

@@ -10,7 +10,7 @@ import pytest
 from redis.asyncio import Redis
 
 from fault_rig.programs import RedisServer, redis_server
-from proctor_service.features.aviato.budget import Answer, BudgetLimits, Entry, StoreDown
+from proctor_service.features.aviato.budget import Answer, BudgetEntry, BudgetLimits, StoreDown
 from proctor_service.features.aviato.budget_store import KEY, SETTLE_SECONDS, RedisBudgetStore
 
 GROUP = "some-group"
@@ -48,7 +48,7 @@ async def write(
     price: int | None = 0,
     waiting: int = 0,
 ) -> Answer:
-    return await store.write(Entry(run, sequence, *held, waiting, limits), price, GROUP)
+    return await store.write(BudgetEntry(run, sequence, *held, waiting, limits), price, GROUP)
 
 
 def test_a_new_store_grants_when_all_have_written_and_all_that_lives_is_entered(
@@ -65,7 +65,7 @@ def test_a_new_store_grants_when_all_have_written_and_all_that_lives_is_entered(
         await store.enter([])
         answer = await write(store, "a", 3)
         assert (answer.granted, answer.swept) == (True, True)
-        assert answer.entries == {"a": Entry("a", 3, 1, 0, 0, BudgetLimits(20))}
+        assert answer.entries == {"a": BudgetEntry("a", 3, 1, 0, 0, BudgetLimits(20))}
 
     ask(redis, question)
 
@@ -83,12 +83,12 @@ def test_a_clock_that_goes_back_does_not_stop_the_budget(redis: RedisServer) -> 
 def test_the_name_of_the_group_survives_the_loss_of_all_data(redis: RedisServer) -> None:
     async def question(store: RedisBudgetStore, client: Redis) -> None:
         assert (await write(store, "a", 1)).group == GROUP
-        another = await store.write(Entry("b", 1, 0, 0, 0), None, "")
+        another = await store.write(BudgetEntry("b", 1, 0, 0, 0), None, "")
         assert another.group == GROUP
         await client.flushall()
         assert (await write(store, "a", 2)).group == GROUP
         await client.flushall()
-        named = (await store.write(Entry("b", 2, 0, 0, 0), None, "")).group
+        named = (await store.write(BudgetEntry("b", 2, 0, 0, 0), None, "")).group
         assert named
         assert (await write(store, "a", 3)).group == named
 
@@ -148,13 +148,13 @@ def test_a_write_that_arrives_late_changes_nothing(redis: RedisServer) -> None:
 
 def test_a_run_is_entered_unless_it_has_written(redis: RedisServer) -> None:
     async def question(store: RedisBudgetStore, client: Redis) -> None:
-        await store.enter([Entry(run, 0, 8, 40, 0) for run in ("lost", "lives")])
-        await store.enter([Entry("lost", 0, 1, 1, 0)])
+        await store.enter([BudgetEntry(run, 0, 8, 40, 0) for run in ("lost", "lives")])
+        await store.enter([BudgetEntry("lost", 0, 1, 1, 0)])
         await write(store, "lives", 1, (3, 0), price=None)
-        await store.enter([Entry("lives", 0, 8, 40, 0)])
+        await store.enter([BudgetEntry("lives", 0, 8, 40, 0)])
         answer = await write(store, "a", 1, (8, 0))
         assert answer.granted
-        assert answer.entries["lost"] == Entry("lost", 0, 8, 40, 0)
+        assert answer.entries["lost"] == BudgetEntry("lost", 0, 8, 40, 0)
         assert answer.entries["lives"].sandboxes == 3
         assert not (await write(store, "a", 2, (9, 0))).granted  # 8, 3 and 9
         await store.forget("lost", 0)

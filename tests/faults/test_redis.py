@@ -18,6 +18,7 @@ from redis import Redis
 from waits import WAIT_SECONDS
 
 from fault_rig.programs import RedisServer, redis_server
+from proctor_service import redis_client
 from proctor_service.features.replicas import redis_store
 from proctor_service.http.responses import RequestTask
 from proctor_service.judge.submission import Judgement, Submission
@@ -198,7 +199,7 @@ def test_errors_are_not_shared(redis: RedisServer) -> None:
 def test_without_redis_each_goes_on_by_itself(
     how: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(redis_store, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(redis_client, "ANSWER_SECONDS", 0.2)
     monkeypatch.setattr(redis_store, "PAUSE_SECONDS", 0.0)
     judge = Moody()
     with redis_server() as redis, fleet(1, judge=judge, redis_url=redis.url) as (replica,):
@@ -228,7 +229,7 @@ def test_without_redis_each_goes_on_by_itself(
 
 
 def test_one_question_that_is_overdue_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redis_store, "ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr(redis_client, "ANSWER_SECONDS", 1.0)
     judge = Moody()
     with redis_server() as redis, fleet(2, judge=judge, redis_url=redis.url) as (first, second):
         with Redis.from_url(redis.url) as client:

@@ -16,7 +16,7 @@ from host_image import write_image
 from tiny_packages import DEFAULT, offline, write_wheel
 
 from proctor_client import Client, wire
-from proctor_service.features.environments.store import Store
+from proctor_service.features.environments.store import EnvironmentStore
 from proctor_service.sandbox.environments import BuiltEnvironment
 from proctor_service.settings import Settings
 from proctor_service.settings.environments import read_environments
@@ -57,7 +57,7 @@ def kept(folder: Path, definition: str) -> Kept:
     file = folder / "environments.toml"
     file.write_text(f"[environments.own]\n{definition}\n")
     [own] = read_environments(file).values()
-    store = Store(folder / "store")
+    store = EnvironmentStore(folder / "store")
     built = store.build("own", own, DEFAULT)
     settings = {"environments": file, "environments_folder": folder / "store"}
     return Kept(settings, built, lambda: store.build("own", own, DEFAULT, rebuild=True))

@@ -17,7 +17,7 @@ from tiny_packages import DEFAULT, offline, write_source, write_wheel
 from waits import WAIT_SECONDS
 
 from proctor_service.errors import StartError
-from proctor_service.features.environments.store import Store
+from proctor_service.features.environments.store import EnvironmentStore
 from proctor_service.settings.environments import read_environments
 
 pytestmark = pytest.mark.slow
@@ -58,7 +58,7 @@ class Project:
         file.write_text(
             f'[environments.one]\npython = "{DEFAULT}"\nrequirements = ["{requirement}"]'
         )
-        self.store = Store(folder / "store")
+        self.store = EnvironmentStore(folder / "store")
         self.definition = read_environments(file)["one"]
         # A killed build leaves its temporary folder: here it goes with the test.
         (folder / "temporary").mkdir()

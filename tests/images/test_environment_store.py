@@ -11,7 +11,7 @@ from tiny_packages import DEFAULT, offline, usable_interpreters, write_source, w
 
 from proctor_service.errors import StartError
 from proctor_service.features.environments.interpreters import inspect
-from proctor_service.features.environments.store import Store
+from proctor_service.features.environments.store import EnvironmentStore
 from proctor_service.sandbox.environments import BuiltEnvironment
 from proctor_service.settings import Settings
 from proctor_service.settings.environments import Environment
@@ -27,20 +27,20 @@ def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "deep" / "store")
+def store(tmp_path: Path) -> EnvironmentStore:
+    return EnvironmentStore(tmp_path / "deep" / "store")
 
 
-def folders(store: Store) -> list[str]:
+def folders(store: EnvironmentStore) -> list[str]:
     """The names of all folders in the store but that of the locks."""
     return sorted({each.name for each in store.folder.glob("*")} - {"locks"})
 
 
-def build(store: Store, definition: Environment) -> BuiltEnvironment:
+def build(store: EnvironmentStore, definition: Environment) -> BuiltEnvironment:
     return store.build("one", definition, DEFAULT)
 
 
-def refused(store: Store, definition: Environment) -> str:
+def refused(store: EnvironmentStore, definition: Environment) -> str:
     """The words of a build that fails; it leaves nothing in the store."""
     before = folders(store)
     with pytest.raises(StartError) as raised:
@@ -52,7 +52,7 @@ def refused(store: Store, definition: Environment) -> str:
 # ------------------------------------------------------------ builds
 
 
-def test_a_built_environment_imports_its_packages(store: Store, wheels: Path) -> None:
+def test_a_built_environment_imports_its_packages(store: EnvironmentStore, wheels: Path) -> None:
     with pytest.raises(StartError, match="environment one is not built: run `proctor env build"):
         store.built("one", ONE, DEFAULT)
     lines: list[str] = []
@@ -76,7 +76,7 @@ def test_a_built_environment_imports_its_packages(store: Store, wheels: Path) ->
 
 @pytest.mark.slow
 def test_a_second_build_changes_nothing_and_a_rebuild_takes_newer_packages(
-    store: Store, wheels: Path
+    store: EnvironmentStore, wheels: Path
 ) -> None:
     first = build(store, ONE)
     assert first.python is not None
@@ -92,7 +92,7 @@ def test_a_second_build_changes_nothing_and_a_rebuild_takes_newer_packages(
 
 
 @pytest.mark.slow
-def test_each_interpreter_has_a_folder(store: Store, wheels: Path) -> None:
+def test_each_interpreter_has_a_folder(store: EnvironmentStore, wheels: Path) -> None:
     interpreters = usable_interpreters()
     for each in interpreters:
         definition = Environment(python=str(each.base), requirements=ONE.requirements)
@@ -105,7 +105,7 @@ def test_each_interpreter_has_a_folder(store: Store, wheels: Path) -> None:
 
 @pytest.mark.slow
 def test_the_folder_goes_by_the_packages_and_the_digest_by_everything(
-    store: Store, wheels: Path
+    store: EnvironmentStore, wheels: Path
 ) -> None:
     write_wheel(wheels, "proctortest_two", {"proctortest_two.py": ""})
     both = ("proctortest-one", "proctortest-two")
@@ -122,7 +122,7 @@ def test_the_folder_goes_by_the_packages_and_the_digest_by_everything(
     assert build(store, Environment(requirements=(*both, *both))).digest == first.digest
 
 
-def test_an_environment_without_requirements_is_its_interpreter(store: Store) -> None:
+def test_an_environment_without_requirements_is_its_interpreter(store: EnvironmentStore) -> None:
     built = build(store, Environment(preload=("json",)))
     assert (built.python, built.folder) == (DEFAULT, None)
     assert built == store.built("one", Environment(preload=("json",)), DEFAULT)
@@ -132,7 +132,7 @@ def test_an_environment_without_requirements_is_its_interpreter(store: Store) ->
 
 @pytest.mark.slow
 def test_a_virtual_environment_is_used_as_it_is_or_not_at_all(
-    store: Store, tmp_path: Path, wheels: Path
+    store: EnvironmentStore, tmp_path: Path, wheels: Path
 ) -> None:
     venv = build(store, ONE).python
     definition = Environment(python=str(venv))
@@ -145,7 +145,7 @@ def test_a_virtual_environment_is_used_as_it_is_or_not_at_all(
 # ------------------------------------------------------------ builds that fail
 
 
-def test_without_a_network_the_words_are_those_of_uv(store: Store, wheels: Path) -> None:
+def test_without_a_network_the_words_are_those_of_uv(store: EnvironmentStore, wheels: Path) -> None:
     words = refused(store, Environment(requirements=("proctortest-missing",)))
     assert words.startswith("environment one cannot be built: uv failed:\n")
     assert "proctortest-missing was not found" in words
@@ -162,7 +162,7 @@ def test_without_a_network_the_words_are_those_of_uv(store: Store, wheels: Path)
     ],
 )
 def test_a_package_that_cannot_be_imported_is_refused(
-    store: Store, wheels: Path, module: str, words: str
+    store: EnvironmentStore, wheels: Path, module: str, words: str
 ) -> None:
     write_wheel(wheels, "proctortest_bad", {"proctortest_bad/__init__.py": module})
     refusal = refused(store, Environment(requirements=("proctortest.BAD",)))
@@ -172,7 +172,7 @@ def test_a_package_that_cannot_be_imported_is_refused(
 
 @pytest.mark.slow
 def test_any_module_will_do_where_none_has_the_name_of_the_package(
-    store: Store, wheels: Path
+    store: EnvironmentStore, wheels: Path
 ) -> None:
     modules = {"proctortest_x.py": "1 / 0", "proctortest_y.py": "", "_proctortest.py": "1 / 0"}
     write_wheel(wheels, "proctortest_several", modules)
@@ -183,7 +183,7 @@ def test_any_module_will_do_where_none_has_the_name_of_the_package(
 
 @pytest.mark.slow
 def test_a_preload_that_cannot_be_imported_is_refused_also_later(
-    store: Store, wheels: Path
+    store: EnvironmentStore, wheels: Path
 ) -> None:
     definition = Environment(requirements=ONE.requirements, preload=("json", "proctortest_no"))
     assert "preload: ModuleNotFoundError: No module named 'proctortest_no'" in refused(
@@ -199,7 +199,7 @@ def test_a_preload_that_cannot_be_imported_is_refused_also_later(
 
 
 def test_a_failed_build_shows_the_end_of_its_words_without_credentials(
-    store: Store, wheels: Path, tmp_path: Path
+    store: EnvironmentStore, wheels: Path, tmp_path: Path
 ) -> None:
     code = (
         "print('word ' * 200_000)\n"
@@ -213,7 +213,7 @@ def test_a_failed_build_shows_the_end_of_its_words_without_credentials(
 
 
 def test_builds_see_no_secret_of_the_service_and_imports_no_variable(
-    store: Store, wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: EnvironmentStore, wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("PROCTOR_TOKENS", "CWSANDBOX_API_KEY", "aviato_api_key", "PYTHONPATH"):
         monkeypatch.setenv(name, "hunter2")
@@ -242,14 +242,16 @@ def test_a_store_that_cannot_be_written_is_named(tmp_path: Path, wheels: Path) -
     (tmp_path / "file").touch()
     for folder in (tmp_path / "file", tmp_path / "file" / "store"):
         with pytest.raises(StartError, match=f"environment one cannot be built: .*{tmp_path}/file"):
-            Store(folder).build("one", ONE, DEFAULT)
+            EnvironmentStore(folder).build("one", ONE, DEFAULT)
 
 
 # ------------------------------------------------------------ later
 
 
 @pytest.mark.slow
-def test_a_damaged_environment_is_found_and_built_again(store: Store, wheels: Path) -> None:
+def test_a_damaged_environment_is_found_and_built_again(
+    store: EnvironmentStore, wheels: Path
+) -> None:
     built = build(store, ONE)
     assert built.python is not None
     next(built.python.parents[1].rglob("proctortest_one/__init__.py")).unlink()
@@ -270,7 +272,9 @@ def test_a_damaged_environment_is_found_and_built_again(store: Store, wheels: Pa
     assert folders(store) == [built.folder.name]
 
 
-def test_an_interpreter_that_changed_is_named(store: Store, wheels: Path, tmp_path: Path) -> None:
+def test_an_interpreter_that_changed_is_named(
+    store: EnvironmentStore, wheels: Path, tmp_path: Path
+) -> None:
     built = build(store, ONE)
     assert built.folder is not None
     other = built.folder.rename(store.folder / ("0" * 32))
@@ -289,7 +293,9 @@ def test_an_interpreter_that_changed_is_named(store: Store, wheels: Path, tmp_pa
 
 
 @pytest.mark.slow
-def test_prune_removes_the_unused_and_nothing_of_others(store: Store, wheels: Path) -> None:
+def test_prune_removes_the_unused_and_nothing_of_others(
+    store: EnvironmentStore, wheels: Path
+) -> None:
     write_wheel(wheels, "proctortest_two", {"proctortest_two.py": ""})
     two = Environment(requirements=("proctortest-two",))
     kept, removed = build(store, ONE), build(store, two)
@@ -306,11 +312,11 @@ def test_prune_removes_the_unused_and_nothing_of_others(store: Store, wheels: Pa
     assert folders(store) == sorted([kept.folder.name, "notes"])
     assert all(each.is_dir() for each in foreign)
     assert store.built("one", ONE, DEFAULT) == kept
-    assert Store(store.folder / "missing").prune(()) == []
+    assert EnvironmentStore(store.folder / "missing").prune(()) == []
 
 
 def test_an_environment_without_its_interpreter_keeps_its_packages(
-    store: Store, wheels: Path
+    store: EnvironmentStore, wheels: Path
 ) -> None:
     built = build(store, ONE)
     assert built.folder is not None
@@ -319,7 +325,9 @@ def test_an_environment_without_its_interpreter_keeps_its_packages(
 
 
 @pytest.mark.slow
-def test_an_environment_in_use_is_neither_removed_nor_replaced(store: Store, wheels: Path) -> None:
+def test_an_environment_in_use_is_neither_removed_nor_replaced(
+    store: EnvironmentStore, wheels: Path
+) -> None:
     built = build(store, ONE)
     with store.in_use(built), store.in_use(built):
         assert [each.is_busy for each in store.prune(())] == [True]

@@ -15,7 +15,7 @@ from harness import Service, running_service
 from tiny_packages import DEFAULT, offline, usable_interpreters, write_wheel
 
 from proctor_service.errors import StartError
-from proctor_service.features.environments.store import Store
+from proctor_service.features.environments.store import EnvironmentStore
 from proctor_service.sandbox.local import LocalBackend
 from proctor_service.settings import Settings
 from proctor_service.settings.environments import read_environments
@@ -67,7 +67,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
             write_wheel(wheels, "proctortest_number", text, version)
         file = folder / "environments.toml"
         file.write_text(DEFINED.format(*versions(), shown))
-        store = Store(folder / "store")
+        store = EnvironmentStore(folder / "store")
         for name, definition in read_environments(file).items():
             store.build(name, definition, DEFAULT)
     return {"environments": file, "environments_folder": folder / "store"}

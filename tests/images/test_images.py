@@ -22,7 +22,7 @@ from harness import running_service
 from contract.test_contract_ordinary_user import as_ordinary_user
 from proctor_service.errors import FileRefused, StartError
 from proctor_service.features.environments.images import _inside, _python_version, image_ids
-from proctor_service.features.environments.store import Store
+from proctor_service.features.environments.store import EnvironmentStore
 from proctor_service.sandbox.environments import BuiltEnvironment
 from proctor_service.sandbox.interface import Command, Limits, StatefulSandbox
 from proctor_service.sandbox.local import LocalBackend
@@ -56,14 +56,14 @@ def settings(image: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     file = folder / "environments.toml"
     file.write_text(f"[environments.app]\nimage = {json.dumps(image)}\nenv = {{COLOUR = 'red'}}\n")
     for name, definition in read_environments(file).items():
-        Store(folder / "store").build(name, definition, Path("/"))
+        EnvironmentStore(folder / "store").build(name, definition, Path("/"))
     return {"environments": file, "environments_folder": folder / "store"}
 
 
 @pytest.fixture(scope="module")
 def built(settings: dict[str, Any]) -> BuiltEnvironment:
     [definition] = read_environments(settings["environments"]).values()
-    return Store(settings["environments_folder"]).built("app", definition, Path("/"))
+    return EnvironmentStore(settings["environments_folder"]).built("app", definition, Path("/"))
 
 
 @pytest.fixture(scope="module", params=[0, 2], ids=["one process", "judge processes"])
@@ -189,11 +189,11 @@ def test_as_an_ordinary_user(image: str) -> None:
     said = as_ordinary_user(f"""
         import pathlib, tempfile
         from images.test_images import ask_all
-        from proctor_service.features.environments.store import Store
+        from proctor_service.features.environments.store import EnvironmentStore
         from proctor_service.settings.environments import Environment
         with tempfile.TemporaryDirectory() as folder:
             definition = Environment(image={image!r}, env={{"COLOUR": "red"}})
-            store = Store(pathlib.Path(folder) / "store")
+            store = EnvironmentStore(pathlib.Path(folder) / "store")
             ask_all(store.build("app", definition, pathlib.Path("/")))
         print("done")
     """)
@@ -313,7 +313,7 @@ def test_its_own_python_judges_code(client: httpx.Client) -> None:
 
 
 def test_wrong_images_are_refused_in_words(tmp_path: Path) -> None:
-    store = Store(tmp_path / "store")
+    store = EnvironmentStore(tmp_path / "store")
     for reference, words in (
         ("oci:/nowhere:x", "skopeo failed"),
         ("docker-archive:/nowhere.tar", "skopeo failed"),

@@ -109,7 +109,7 @@ def test_the_guest_needs_the_standard_library_alone() -> None:
         *files_of("sandbox/aviato/guest"),
         *(
             sandbox / "linux" / f"{name}.py"
-            for name in ("kernel", "procfs", "syscalls", "time_limits", "turn_clock")
+            for name in ("kernel", "procfs", "syscalls", "time_limits")
         ),
         *(sandbox / "local" / f"{name}.py" for name in ("isolation", "fork_server", "zygote")),
     ]

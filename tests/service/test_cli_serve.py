@@ -24,7 +24,7 @@ from proctor_service.cli.failures import Trouble
 from proctor_service.cli.temporary import temporary_service
 from proctor_service.errors import StartError
 from proctor_service.http.server import browser_url
-from proctor_service.sandbox.interface import Check
+from proctor_service.sandbox.interface import MachineCheck
 from proctor_service.settings import Settings, unknown_variables
 
 pytestmark = pytest.mark.usefixtures("no_settings")
@@ -33,11 +33,15 @@ pytestmark = pytest.mark.usefixtures("no_settings")
 # ---------------------------------------------------------------- doctor
 
 
-def doctored(monkeypatch: pytest.MonkeyPatch, *checks: Check) -> Result:
+def doctored(monkeypatch: pytest.MonkeyPatch, *checks: MachineCheck) -> Result:
     """What is said about a machine on which this was found."""
-    found = [*checks, Check("language c", True, "gcc"), Check("language go", False, "needs go")]
+    found = [
+        *checks,
+        MachineCheck("language c", True, "gcc"),
+        MachineCheck("language go", False, "needs go"),
+    ]
 
-    def examine(settings: Settings) -> list[Check]:
+    def examine(settings: Settings) -> list[MachineCheck]:
         return found
 
     monkeypatch.setattr(proctor_service.composition, "doctor", examine)
@@ -45,7 +49,10 @@ def doctored(monkeypatch: pytest.MonkeyPatch, *checks: Check) -> Result:
 
 
 def test_doctor_is_content_with_a_sound_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    checks = [Check("namespaces", True, "as root", guards=True), Check("bonus", False, "none")]
+    checks = [
+        MachineCheck("namespaces", True, "as root", guards=True),
+        MachineCheck("bonus", False, "none"),
+    ]
     said = doctored(monkeypatch, *checks)
     assert said.exit_code == 0
     assert "Languages: python, c. Not installed: go." in said.stdout
@@ -53,7 +60,9 @@ def test_doctor_is_content_with_a_sound_machine(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_doctor_says_how_to_mend_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = doctored(monkeypatch, Check("seccomp", False, "none [here]", "get one", guards=True))
+    said = doctored(
+        monkeypatch, MachineCheck("seccomp", False, "none [here]", "get one", guards=True)
+    )
     assert said.exit_code == 1
     assert "none [here]" in said.stdout
     assert "to mend: get one" in said.stdout
@@ -301,7 +310,7 @@ from proctor_service.errors import StartError
 from proctor_service.features.journal.recorder import Recorder
 
 class Unclosable(NoBackend):
-    async def open(self):
+    async def start(self):
         if "{opens}" == "fails":
             raise StartError("no isolation here")
         os.kill(os.getpid(), signal.SIGTERM)

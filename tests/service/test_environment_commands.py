@@ -9,7 +9,7 @@ import pytest
 from command_line import forget_settings, proctor
 from tiny_packages import DEFAULT, offline, write_wheel
 
-from proctor_service.features.environments.store import Store
+from proctor_service.features.environments.store import EnvironmentStore
 
 FILE = """
 [environments.science]
@@ -22,7 +22,7 @@ preload = ["json"]
 
 
 @pytest.fixture(autouse=True)
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EnvironmentStore:
     """The store of the commands; two environments are configured, and uv knows one package."""
     forget_settings(monkeypatch)
     wheels = offline(monkeypatch, tmp_path)
@@ -30,7 +30,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     configure(tmp_path, monkeypatch, FILE)
     monkeypatch.setenv("PROCTOR_ENVIRONMENTS_FOLDER", str(tmp_path / "store"))
     monkeypatch.setenv("PROCTOR_SANDBOX_PYTHON", str(DEFAULT))
-    return Store(tmp_path / "store")
+    return EnvironmentStore(tmp_path / "store")
 
 
 def configure(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
@@ -40,7 +40,7 @@ def configure(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
 
 
 def test_build_list_check_and_prune(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: EnvironmentStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listed = proctor("env", "list")
     assert listed.exit_code == 0

@@ -21,7 +21,7 @@ from proctor_service.cli.pod.privileges import common_checks, restricted_checks,
 from proctor_service.cli.pod.reach import reach_checks
 from proctor_service.cli.pod.resources import resource_checks
 from proctor_service.errors import StartError
-from proctor_service.sandbox.interface import Check
+from proctor_service.sandbox.interface import MachineCheck
 from proctor_service.sandbox.linux.trial import STEPS
 from proctor_service.settings import Settings
 
@@ -48,7 +48,10 @@ SOUND = PodFacts(
     steps=dict.fromkeys(STEPS, 0),
 )
 """The pod of the components user-namespaces and seccomp-profile."""
-CGROUPS = [Check("memory_cgroup", True, "cgroup v2"), Check("pids_cgroup", True, "cgroup v2")]
+CGROUPS = [
+    MachineCheck("memory_cgroup", True, "cgroup v2"),
+    MachineCheck("pids_cgroup", True, "cgroup v2"),
+]
 
 
 def missing(checks: Iterable[PodCheck]) -> dict[str, PodCheck]:
@@ -174,7 +177,7 @@ def test_memory_is_that_of_all_sandboxes_and_the_service() -> None:
 def test_cgroups_and_the_kubelet() -> None:
     settings = Settings(slots=4, max_stateful_sandboxes=8)
     facts = replace(SOUND, kills_whole_pod=True)
-    checks = [Check("memory_cgroup", False, "read-only"), *CGROUPS[1:]]
+    checks = [MachineCheck("memory_cgroup", False, "read-only"), *CGROUPS[1:]]
     found = missing(resource_checks(settings, facts, checks))
     assert found["cgroups"].components == (("writable-cgroups",),)
     assert "singleProcessOOMKill" in found["oom_group"].mend
@@ -228,9 +231,9 @@ def test_what_is_not_set_is_not_asked_for() -> None:
 # ------------------------------------------------------------ the command
 
 
-def sound_machine(settings: Settings) -> list[Check]:
+def sound_machine(settings: Settings) -> list[MachineCheck]:
     """The checks of a machine that lacks nothing."""
-    return [Check("namespaces", True, "in a user namespace", guards=True), *CGROUPS]
+    return [MachineCheck("namespaces", True, "in a user namespace", guards=True), *CGROUPS]
 
 
 def test_the_command_prints_json(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,7 +253,7 @@ def test_the_command_prints_json(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_backend_that_does_not_start_is_a_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(settings: Settings) -> list[Check]:
+    def broken(settings: Settings) -> list[MachineCheck]:
         raise StartError("no interpreter")
 
     monkeypatch.setattr(proctor_service.composition, "doctor", broken)

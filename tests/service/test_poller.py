@@ -7,7 +7,7 @@ from functools import partial
 
 from event_loop import settle, until
 
-from proctor_service.sandbox.linux.poller import Poller
+from proctor_service.sandbox.linux.channel import Poller
 
 
 async def test_of_two_readable_descriptors_the_one_that_is_removed_first_is_not_read() -> None:

@@ -10,7 +10,7 @@ from harness import exec_request, running_service
 
 from proctor_service.errors import NoSandboxInTime, SandboxLost, SandboxUnavailable
 from proctor_service.http.health import Readiness
-from proctor_service.sandbox.local.pool import Pool
+from proctor_service.sandbox.local.pool import SlotPool
 from proctor_service.settings import Settings
 
 STEPS = 1000
@@ -78,13 +78,13 @@ def test_a_real_service_is_ready_and_again_after_its_sandbox_was_lost() -> None:
 
 @pytest.mark.slow
 def test_a_service_whose_sandboxes_break_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def breaks(self: Pool, *arguments: object) -> None:
+    async def breaks(self: SlotPool, *arguments: object) -> None:
         raise SandboxUnavailable("forkservers die")
 
     settings = Settings(workers=0)  # what breaks is in this process
     with running_service(settings, judge=None) as service, service.client() as client:
         with monkeypatch.context() as broken:
-            broken.setattr(Pool, "take", breaks)
+            broken.setattr(SlotPool, "_take", breaks)
             [result] = client.post("/reward", json=exec_request("x = 1")).json()["results"]
             assert result["error"]["reason"] == "sandbox_unavailable"
             answer = client.get("/readyz")

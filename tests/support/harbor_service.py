@@ -13,7 +13,7 @@ from host_image import write_image
 
 from proctor_client.harbor import HarborTask, read_tasks
 from proctor_service.features.environments.cli.harbor_images import build_images
-from proctor_service.features.environments.store import Store
+from proctor_service.features.environments.store import EnvironmentStore
 from proctor_service.settings.environments import read_environments
 
 
@@ -63,7 +63,7 @@ def _build(made: Harbor) -> None:
     part = made.folder / "environments.part"
     part.write_text(text)
     for name, definition in read_environments(part).items():
-        Store(made.store).build(name, definition, Path("/"))
+        EnvironmentStore(made.store).build(name, definition, Path("/"))
     part.rename(made.file)
 
 

@@ -14,7 +14,7 @@ from tiny_packages import DEFAULT
 
 from proctor_client import Client
 from proctor_service.features.environments.interpreters import installed
-from proctor_service.features.environments.store import Store
+from proctor_service.features.environments.store import EnvironmentStore
 from proctor_service.settings import Settings
 from proctor_service.settings.environments import read_environments
 
@@ -109,7 +109,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     file = folder / "environments.toml"
     file.write_text("".join(lines))
     for name, definition in read_environments(file).items():
-        Store(folder / "store").build(name, definition, DEFAULT)
+        EnvironmentStore(folder / "store").build(name, definition, DEFAULT)
     chosen = Settings(slots=2, environments=file, environments_folder=folder / "store")
     with running_service(chosen, judge=None) as service, Client(service.url) as opened:
         yield opened

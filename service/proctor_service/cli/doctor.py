@@ -15,7 +15,7 @@ from proctor_service.cli.console import screen
 from proctor_service.cli.failures import UNSOUND, Trouble, friendly, settings_from
 from proctor_service.cli.pod.pod_check import PodCheck
 from proctor_service.errors import StartError
-from proctor_service.sandbox.interface import Check
+from proctor_service.sandbox.interface import MachineCheck
 
 LANGUAGE = "language "
 
@@ -42,14 +42,14 @@ def doctor(
             raise typer.Exit(UNSOUND)
 
 
-def _checks() -> list[Check]:
+def _checks() -> list[MachineCheck]:
     settings = settings_from()
     from proctor_service.composition import doctor as examine
 
     return examine(settings)
 
 
-def _in_pod() -> tuple[list[Check], list[PodCheck]]:
+def _in_pod() -> tuple[list[MachineCheck], list[PodCheck]]:
     """Return the checks of the machine and those of the pod; settings may be invalid."""
     from proctor_service.cli.pod.examine import examine_pod, examine_without_settings
     from proctor_service.composition import doctor as examine
@@ -67,12 +67,14 @@ def _in_pod() -> tuple[list[Check], list[PodCheck]]:
     return checks, list(examine_pod(settings, checks))
 
 
-def _missing(checks: Sequence[Check], pod_checks: Sequence[PodCheck]) -> list[str]:
+def _missing(checks: Sequence[MachineCheck], pod_checks: Sequence[PodCheck]) -> list[str]:
     missing = [check.name for check in checks if check.guards and not check.ok]
     return missing + [each.name for each in pod_checks if each.required and not each.ok]
 
 
-def _print_json(out: Console, checks: Sequence[Check], pod_checks: Sequence[PodCheck]) -> None:
+def _print_json(
+    out: Console, checks: Sequence[MachineCheck], pod_checks: Sequence[PodCheck]
+) -> None:
     body = {
         "complete": not _missing(checks, pod_checks),
         "machine": [asdict(check) for check in checks],
@@ -81,7 +83,9 @@ def _print_json(out: Console, checks: Sequence[Check], pod_checks: Sequence[PodC
     out.print_json(data=body, indent=None)
 
 
-def _print_tables(out: Console, checks: Sequence[Check], pod_checks: Sequence[PodCheck]) -> None:
+def _print_tables(
+    out: Console, checks: Sequence[MachineCheck], pod_checks: Sequence[PodCheck]
+) -> None:
     if checks:
         out.print(_table([check for check in checks if not check.name.startswith(LANGUAGE)]))
         languages = [check for check in checks if check.name.startswith(LANGUAGE)]
@@ -95,7 +99,7 @@ def _print_tables(out: Console, checks: Sequence[Check], pod_checks: Sequence[Po
         out.print("Isolation is complete.", style="green")
 
 
-def _table(checks: Sequence[Check]) -> Table:
+def _table(checks: Sequence[MachineCheck]) -> Table:
     columns = Column("check", no_wrap=True), "", Column("what was found", overflow="fold")
     table = Table(*columns, box=None, pad_edge=False)
     for check in checks:
@@ -119,11 +123,11 @@ def _mark(ok: bool, grave: bool) -> Text:
     return Text("missing", style="red" if grave else "yellow")
 
 
-def _found(check: Check) -> str:
+def _found(check: MachineCheck) -> str:
     return check.detail if check.ok or not check.mend else f"{check.detail}\nto mend: {check.mend}"
 
 
-def _languages(languages: Sequence[Check]) -> Text:
+def _languages(languages: Sequence[MachineCheck]) -> Text:
     def names(ok: bool) -> str:
         return ", ".join(each.name.removeprefix(LANGUAGE) for each in languages if each.ok is ok)
 

@@ -1,19 +1,17 @@
-"""Environments as a backend sees them: what is built, who uses it, and whether its files are still there.
+"""Built environments as a backend sees them: their parts, their start, and the state of their files.
 
-`features/environments` builds environments. A backend starts one with its first use, and ends it when
-nobody has used it for long. A sandbox of an environment whose files go away under a running service
-fails programs that are right; what such a sandbox did is no verdict.
+`features/environments` builds environments. A backend starts one with its first use, and ends it after a
+time without use. A sandbox of an environment whose files go away under a running service
+fails correct programs, so its results are discarded.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import sys
-import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -93,28 +91,6 @@ NO_ENVIRONMENTS: Environments = MappingProxyType({})
 def default_python(settings: Settings) -> Path:
     """Return the interpreter of environments that name none."""
     return settings.sandbox_python or Path(getattr(sys, "_base_executable", sys.executable))
-
-
-class Users:
-    """Count of the users of something, and the time of its last use: what is in use is not idle."""
-
-    def __init__(self) -> None:
-        self.users = 0
-        self.last_used_at = time.monotonic()
-
-    @contextlib.contextmanager
-    def in_use(self) -> Iterator[None]:
-        """Count a user for the length of the block."""
-        self.users += 1
-        try:
-            yield
-        finally:
-            self.users -= 1
-            self.last_used_at = time.monotonic()
-
-    def is_idle(self, seconds: float) -> bool:
-        """Return True if nobody has used it for this time."""
-        return not self.users and time.monotonic() - self.last_used_at >= seconds
 
 
 class Starts(Generic[T]):

@@ -330,12 +330,12 @@ class BackendSource(Protocol):
     def make(self, settings: Settings, share: Share, environments: Environments) -> Backend:
         """Return the backend for a part of the machine. Raises StartError if it is unavailable."""
 
-    def examine(self, settings: Settings) -> list[Check]:
+    def examine(self, settings: Settings) -> list[MachineCheck]:
         """Return the checks of `proctor doctor`; blocks. Raises StartError."""
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class MachineCheck:
     """Result of a `proctor doctor` check: a protection or feature, its presence, and the remedy.
 
     `mend`: how to obtain the missing feature. `guards`: this is a protection, and every result

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from proctor_service.sandbox.interface import Check
+from proctor_service.sandbox.interface import MachineCheck
 from proctor_service.settings import Settings
 from proctor_service.settings.cgroups_above import files_above
 
@@ -42,16 +42,16 @@ def memory_room() -> MemoryRoom | None:
     return min((*_available(), *memory_limits()), key=lambda room: room.megabytes, default=None)
 
 
-def memory_check(settings: Settings, room: MemoryRoom | None) -> Check:
+def memory_check(settings: Settings, room: MemoryRoom | None) -> MachineCheck:
     """Check the memory for all slots at the same time, each at the default limit."""
     slots, each_mb = settings.slot_count(), settings.memory_mb
     wanted = f"{slots} slots of {each_mb} MB (memory_mb) may take {slots * each_mb} MB"
     if room is None:
-        return Check("memory_room", True, f"{wanted}; how much there is, is not told here")
+        return MachineCheck("memory_room", True, f"{wanted}; how much there is, is not told here")
     detail = f"{wanted}; there are {room.megabytes} MB by {room.source}"
     fitting = room.megabytes // each_mb
     fewer = f"PROCTOR_SLOTS={fitting}, or " if fitting else ""
-    return Check(
+    return MachineCheck(
         "memory_room",
         slots * each_mb <= room.megabytes,
         detail,

@@ -13,7 +13,7 @@ from proctor_service.cli.pod.privileges import (
 )
 from proctor_service.cli.pod.reach import reach_checks
 from proctor_service.cli.pod.resources import resource_checks
-from proctor_service.sandbox.interface import Check
+from proctor_service.sandbox.interface import MachineCheck
 from proctor_service.settings import Settings
 
 _HINTS = {
@@ -24,7 +24,7 @@ _HINTS = {
 """What mends settings whose error has the word."""
 
 
-def examine_pod(settings: Settings, checks: Iterable[Check]) -> Iterator[PodCheck]:
+def examine_pod(settings: Settings, checks: Iterable[MachineCheck]) -> Iterator[PodCheck]:
     """Yield the checks of the pod of this process. `checks`: those of the machine. Blocks."""
     facts = read_facts(settings.sandbox_uid)
     tenants = len(settings.tokens_by_tenant())

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from proctor_service.cli.pod.facts import PodFacts
 from proctor_service.cli.pod.pod_check import WRITABLE_CGROUPS, PodCheck
-from proctor_service.sandbox.interface import Check
+from proctor_service.sandbox.interface import MachineCheck
 from proctor_service.settings import Settings
 
 SERVICE_MB = 1024
@@ -15,7 +15,7 @@ _CGROUPS = ("memory_cgroup", "pids_cgroup")
 
 
 def resource_checks(
-    settings: Settings, facts: PodFacts, checks: Iterable[Check]
+    settings: Settings, facts: PodFacts, checks: Iterable[MachineCheck]
 ) -> Iterator[PodCheck]:
     """Yield what holds for a pod with sandboxes of its own. `checks`: those of the machine."""
     cgroups = [check for check in checks if check.name in _CGROUPS]
@@ -33,7 +33,7 @@ def resource_checks(
         )
 
 
-def _cgroups(checks: Iterable[Check]) -> PodCheck:
+def _cgroups(checks: Iterable[MachineCheck]) -> PodCheck:
     missing = [check for check in checks if not check.ok]
     if not missing:
         return PodCheck("cgroups", True, "each sandbox has a cgroup of its own")

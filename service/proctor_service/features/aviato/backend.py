@@ -29,15 +29,15 @@ from proctor_service.errors import (
 from proctor_service.features.aviato.budget import Budget
 from proctor_service.features.aviato.failures import failure_of, meaning_of
 from proctor_service.features.aviato.gateway import Gateway
-from proctor_service.features.aviato.image_sandboxes import ImageSandboxes, Told
+from proctor_service.features.aviato.image_sandboxes import ImageSandboxes, SandboxEvents
 from proctor_service.features.aviato.options import credentials_of
-from proctor_service.features.aviato.plan import Plan
+from proctor_service.features.aviato.plan import AviatoPlan
 from proctor_service.features.aviato.quota import Quota
 from proctor_service.sandbox.environments import Starts
 from proctor_service.sandbox.interface import (
     DEFAULT,
-    Check,
     Limits,
+    MachineCheck,
     Sandbox,
     Spent,
     StatefulSandbox,
@@ -55,12 +55,12 @@ _TRY_AGAIN_SECONDS = 5.0  # leases of an environment that did not start fail at 
 class AviatoBackend:
     """Implements `sandbox.interface.Backend`."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: AviatoPlan) -> None:
         self._plan = plan
         self._gateway: Gateway | None = None
         self._budget = _budget(plan)
         self._quota = Quota(plan.most_sandboxes, plan.creations, self._give_up_one, self._budget)
-        self._told = Told()
+        self._events = SandboxEvents()
         self._sources: dict[str, ImageSandboxes] = {}
         self._starts = Starts(self._start, self._note_failure)
         self._failed: dict[str, tuple[float, str]] = {}
@@ -100,7 +100,7 @@ class AviatoBackend:
             # this process has left its own.
             await self._end_all(self._plan.instance_tag, but=self._plan.start_tag)
             await self._end_all(*self._plan.own_tags)
-            default = ImageSandboxes(self._plan, self._gateway, self._quota, self._told)
+            default = ImageSandboxes(self._plan, self._gateway, self._quota, self._events)
             await default.probe()
             self._sources[DEFAULT] = default
             await default.fill()
@@ -141,7 +141,7 @@ class AviatoBackend:
         """Return the environments that have a pool at the moment."""
         return tuple(self._sources)
 
-    def checks(self) -> tuple[Check, ...]:
+    def checks(self) -> tuple[MachineCheck, ...]:
         """Return the checks of the remote sandboxes; known after `open`."""
         return self._sources[DEFAULT].checks()
 
@@ -150,15 +150,15 @@ class AviatoBackend:
 
     def when_created(self, tell: Callable[[float], None]) -> None:
         """Register `tell(seconds)`, called for each sandbox created and prepared."""
-        self._told.created = tell
+        self._events.created = tell
 
     def when_failed(self, tell: Callable[[str], None]) -> None:
         """Register `tell(reason)`, called for each lost or unavailable sandbox or command."""
-        self._told.failed = tell
+        self._events.failed = tell
 
     def when_spent(self, tell: Spent) -> None:
         """Register `tell(payer, seconds, dollars)`, called when sandboxes end; payer: tenant, job."""
-        self._told.spent = tell
+        self._events.spent = tell
 
     # ------------------------------------------------------------ leases
 
@@ -200,7 +200,7 @@ class AviatoBackend:
         gateway = self._gateway
         assert gateway is not None
         plan, default = self._plan.environments[environment], self._sources[DEFAULT]
-        source = ImageSandboxes(plan, gateway, self._quota, self._told)
+        source = ImageSandboxes(plan, gateway, self._quota, self._events)
         try:
             await source.probe()
             lacking = set(source.traits.degraded) - set(default.traits.degraded)
@@ -214,7 +214,7 @@ class AviatoBackend:
                 str(error) if isinstance(error, StartError) else failure_of(error, "start").message
             )
             slow = why.startswith("timeout:")
-            self._told.failed("timeout" if slow else meaning_of(error.__cause__ or error).reason)
+            self._events.failed("timeout" if slow else meaning_of(error.__cause__ or error).reason)
             raise StartError(f"environment {environment}, image {plan.image}: {why}") from None
         source.start_filling()
         self._sources[environment] = source
@@ -261,12 +261,12 @@ class AviatoBackend:
 
     def _group_tags(self) -> list[str]:
         group = "" if self._budget is None else self._budget.group
-        return [Plan.group_tag_of(group)] if group else []
+        return [AviatoPlan.group_tag_of(group)] if group else []
 
     async def runs_of(self, group: str) -> dict[str, tuple[int, int]]:
         """See `budget.Leftovers`. Raises the SDK's exceptions, and RuntimeError."""
-        found = await self._open_gateway().tags_of(Plan.group_tag_of(group))
-        counts = Counter(run for run in map(Plan.run_of, found) if run is not None)
+        found = await self._open_gateway().tags_of(AviatoPlan.group_tag_of(group))
+        counts = Counter(run for run in map(AviatoPlan.run_of, found) if run is not None)
         dearest = max(p.price for p in (self._plan, *self._plan.environments.values()))
         return {run: (count, count * dearest) for run, count in counts.items()}
 
@@ -288,12 +288,12 @@ class AviatoBackend:
         why = failure_of(error, "start").message
         source = error.__cause__ if isinstance(error, Failure) else error
         if meaning_of(source or error).reason == "refused_credentials":
-            given = "the credentials of W&B" if self._plan.wandb else _KEY
-            return f"{where} refuses {given}: {why}"
+            credentials_name = "the credentials of W&B" if self._plan.wandb else _KEY
+            return f"{where} refuses {credentials_name}: {why}"
         return f"no sandbox can be had of {where}: {why}"
 
 
-def _budget(plan: Plan) -> Budget | None:
+def _budget(plan: AviatoPlan) -> Budget | None:
     if plan.budget is None:
         return None
     url, store = plan.budget.redis_url.get_secret_value(), None

@@ -42,7 +42,7 @@ class BudgetLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class BudgetEntry:
     """State of a run: sandboxes, their micro-dollars per hour, and callers that wait for one."""
 
     run: str
@@ -62,7 +62,7 @@ class Answer:
     """
 
     granted: bool
-    entries: Mapping[str, Entry]
+    entries: Mapping[str, BudgetEntry]
     group: str
     swept: bool
 
@@ -74,14 +74,14 @@ class StoreDown(Exception):
 class BudgetStore(Protocol):
     """Entries of all replicas."""
 
-    async def write(self, entry: Entry, price: int | None, group: str) -> Answer:
+    async def write(self, entry: BudgetEntry, price: int | None, group: str) -> Answer:
         """Write the entry of a run, with one sandbox more at `price` if that is within all limits.
 
         `group`: the name of the group that this run knows, for a store that has lost its data.
         Raises StoreDown.
         """
 
-    async def enter(self, entries: Sequence[Entry]) -> None:
+    async def enter(self, entries: Sequence[BudgetEntry]) -> None:
         """Write entries of other runs, but of those that the store has; then it is swept.
 
         Raises StoreDown.
@@ -126,7 +126,7 @@ class Budget:
         self._sandboxes = self._rate = self._waiting = 0
         self._granted = (0, 0)  # what the store surely counts for this run
         self._answered_at = 0.0
-        self._others: dict[str, Entry] = {}
+        self._others: dict[str, BudgetEntry] = {}
         self._seen: dict[str, tuple[int, float]] = {}  # sequence, and since when it is the same
         self._swept = True
         self._sweep: asyncio.Task[None] | None = None
@@ -245,7 +245,9 @@ class Budget:
             self._sequence += 1
             if not self.down:  # else a write that may be lost would give up what is granted
                 self._granted = self._sandboxes, self._rate
-            mine = Entry(self._run, self._sequence, *self._granted, self._waiting, self._limits)
+            mine = BudgetEntry(
+                self._run, self._sequence, *self._granted, self._waiting, self._limits
+            )
             try:
                 answer = await self._store.write(mine, price, self.group)
             except StoreDown as error:
@@ -264,7 +266,7 @@ class Budget:
             self._note(answer.entries)
             return answer.granted and self._granted[0] > self._sandboxes
 
-    def _note(self, entries: Mapping[str, Entry]) -> None:
+    def _note(self, entries: Mapping[str, BudgetEntry]) -> None:
         now = self._clock()
         if now - self._answered_at > self._lease_seconds / 2:
             self._seen.clear()  # others may have written meanwhile, or could not either
@@ -316,7 +318,7 @@ class Budget:
         try:
             found = (await leftovers.runs_of(self.group)).items()
             known = (self._run, *self._others)
-            unclaimed = [Entry(run, 0, *held, 0) for run, held in found if run not in known]
+            unclaimed = [BudgetEntry(run, 0, *held, 0) for run, held in found if run not in known]
             for each in unclaimed:
                 _log.warning("sandboxes of an unknown replica", extra={"run": each.run})
             if unclaimed or not self._swept:

@@ -11,18 +11,13 @@ third, `swept`, appears when all sandboxes that live are in the entries.
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from redis.asyncio import Redis
-from redis.exceptions import RedisError
+from proctor_service.features.aviato.budget import Answer, BudgetEntry, BudgetLimits, StoreDown
+from proctor_service.redis_client import RedisDown, answer_of, connect
 
-from proctor_service.errors import StartError
-from proctor_service.features.aviato.budget import Answer, BudgetLimits, Entry, StoreDown
-
-ANSWER_SECONDS = 1.0
 SETTLE_SECONDS = 3
 """A Redis that lost its data grants nothing for this time, in which all replicas write theirs."""
 KEY = b"proctor:aviato-budget"
@@ -98,19 +93,9 @@ class RedisBudgetStore:
 
     def __init__(self, url: str) -> None:
         """Create the client. Raises StartError for an invalid URL."""
-        try:
-            self._redis: Redis = Redis.from_url(
-                url,
-                socket_timeout=ANSWER_SECONDS,
-                socket_connect_timeout=ANSWER_SECONDS,
-                retry=None,
-            )
-        except ValueError:  # its message may contain a part of the password
-            raise StartError(
-                "PROCTOR_REDIS_URL: it is not like redis://:password@host:6379/0"
-            ) from None
+        self._redis = connect(url)
 
-    async def write(self, entry: Entry, price: int | None, group: str) -> Answer:
+    async def write(self, entry: BudgetEntry, price: int | None, group: str) -> Answer:
         """See `BudgetStore.write`."""
         values: list[str | int] = [
             entry.run,
@@ -130,7 +115,7 @@ class RedisBudgetStore:
         group, swept = pairs[_GROUP].decode(), _SWEPT in pairs
         return Answer(bool(granted), _entries(pairs), group, swept)
 
-    async def enter(self, entries: Sequence[Entry]) -> None:
+    async def enter(self, entries: Sequence[BudgetEntry]) -> None:
         """See `BudgetStore.enter`."""
         values = [
             text
@@ -152,19 +137,17 @@ class RedisBudgetStore:
 
     async def _ask(self, script: str, *values: str | int) -> Any:
         try:
-            async with asyncio.timeout(2 * ANSWER_SECONDS):
-                answer: Any = self._redis.eval(script, 1, KEY, *values)
-                return await answer
-        except (RedisError, OSError, TimeoutError) as error:
+            return await answer_of(self._redis.eval(script, 1, KEY, *values))
+        except RedisDown as error:
             raise StoreDown(type(error).__name__) from None
 
 
-def _entries(pairs: Mapping[bytes, bytes]) -> dict[str, Entry]:
+def _entries(pairs: Mapping[bytes, bytes]) -> dict[str, BudgetEntry]:
     found = {}
     for name, value in pairs.items():
         if name not in (_SINCE, _GROUP, _SWEPT):
             run = name.decode()
             sequence, sandboxes, rate, waiting, most, most_rate = map(int, value.split())
             limits = BudgetLimits(most, most_rate)
-            found[run] = Entry(run, sequence, sandboxes, rate, waiting, limits)
+            found[run] = BudgetEntry(run, sequence, sandboxes, rate, waiting, limits)
     return found

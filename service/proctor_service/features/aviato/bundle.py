@@ -28,10 +28,7 @@ _MODULES = (
         f"features/aviato/guest/{name}.py"
         for name in ("child", "clock", "processes", "supervisor", "workdir")
     ),
-    *(
-        f"sandbox/linux/{name}.py"
-        for name in ("kernel", "procfs", "syscalls", "time_limits", "turn_clock")
-    ),
+    *(f"sandbox/linux/{name}.py" for name in ("kernel", "procfs", "syscalls", "time_limits")),
 )
 _TOOLS = ("pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "pygments")
 _LEXERS = ("__init__", "_mapping", "diff", "python", "special")  # pygments has several hundred
@@ -90,8 +87,8 @@ class Image:
         if not self.secrets:
             return ["env", "-i", *words]
         # The values are known in the sandbox only. One that is missing is an error of the shell.
-        kept = " ".join(f'"{name}=${{{name}?}}"' for name in self.secrets)
-        return ["sh", "-c", f'exec env -i {kept} "$@"', "sh", *words]
+        assignments = " ".join(f'"{name}=${{{name}?}}"' for name in self.secrets)
+        return ["sh", "-c", f'exec env -i {assignments} "$@"', "sh", *words]
 
 
 def question(languages: Mapping[str, Language]) -> bytes:

@@ -7,26 +7,26 @@ from dataclasses import replace
 
 from proctor_service.errors import StartError
 from proctor_service.features.aviato.backend import AviatoBackend
-from proctor_service.features.aviato.plan import Plan
-from proctor_service.sandbox.interface import Check
+from proctor_service.features.aviato.plan import AviatoPlan
+from proctor_service.sandbox.interface import MachineCheck
 
 
-def examine(plan: Plan) -> list[Check]:
+def examine(plan: AviatoPlan) -> list[MachineCheck]:
     """Return the checks of Aviato's sandboxes, in the time of starting two sandboxes."""
     # A separate instance name, since this command must not stop the service's sandboxes.
     own = replace(plan, instance=f"{plan.instance}-doctor", pool_size=1, allow_degraded=True)
     return asyncio.run(_examine(AviatoBackend(own), plan))
 
 
-async def _examine(backend: AviatoBackend, plan: Plan) -> list[Check]:
+async def _examine(backend: AviatoBackend, plan: AviatoPlan) -> list[MachineCheck]:
     try:
         await backend.start()
     except StartError as error:
-        return [Check("aviato", False, str(error), required=True, guards=True)]
+        return [MachineCheck("aviato", False, str(error), required=True, guards=True)]
     try:
         found = backend.traits.languages
         languages = [
-            Check(
+            MachineCheck(
                 f"language {name}",
                 name in found,
                 f"needs {', '.join(language.needs)}",
@@ -34,7 +34,7 @@ async def _examine(backend: AviatoBackend, plan: Plan) -> list[Check]:
             )
             for name, language in plan.languages.items()
         ]
-        reachable = Check("aviato", True, f"{plan.base_url} gives sandboxes")
+        reachable = MachineCheck("aviato", True, f"{plan.base_url} gives sandboxes")
         return [reachable, *backend.checks(), *languages]
     finally:
         await backend.close()

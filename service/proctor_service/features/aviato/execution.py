@@ -31,7 +31,7 @@ _FRAME_BYTES = 1 << 20  # a supervisor's frame holds the data of a single read, 
 _NAMES = {"o": "stdout", "e": "stderr"}
 
 
-class Execution(Lines):
+class RemoteExecution(Lines):
     """Connection to a supervisor; create after the start of its command, and close after use."""
 
     def __init__(self, process: cwsandbox.Process, tell: Callable[[str], None]) -> None:
@@ -123,7 +123,7 @@ class Execution(Lines):
         if self._sending is None or self._sending.done():
             self._sending = self._loop.create_task(self._send())
 
-    def said(self) -> bytes:
+    def report(self) -> bytes:
         """Return all data from the program's channel not yet received."""
         lines = b"".join(line + b"\n" for line in self._lines)
         self._lines.clear()
@@ -247,14 +247,14 @@ class Execution(Lines):
         self._close_lines()
 
 
-def _ended(report: dict[str, Any], kept: dict[str, list[bytes]]) -> Ended:
+def _ended(report: dict[str, Any], chunks: dict[str, list[bytes]]) -> Ended:
     evidence = Evidence(
         status=report["status"],
         stopped_for=report["stopped_for"],
         out_of_memory_kills=report["out_of_memory_kills"],
         cpu_exceeded=report["cpu_exceeded"],
     )
-    stdout, stderr = b"".join(kept["o"]), b"".join(kept["e"])
+    stdout, stderr = b"".join(chunks["o"]), b"".join(chunks["e"])
     return ended_by(
         evidence,
         stdout=stdout,

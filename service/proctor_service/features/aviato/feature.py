@@ -10,7 +10,7 @@ from proctor_service.feature import Feature, needing
 
 if TYPE_CHECKING:
     from proctor_service.sandbox.environments import Environments
-    from proctor_service.sandbox.interface import Backend, BackendSource, Check
+    from proctor_service.sandbox.interface import Backend, BackendSource, MachineCheck
     from proctor_service.settings import Settings, Share
 
 _PACKAGES = ("cwsandbox", "grpc", "google")
@@ -26,7 +26,7 @@ class AviatoBackends:
             from proctor_service.features.aviato.plan import make_plan
         return AviatoBackend(make_plan(settings, share, environments))
 
-    def examine(self, settings: Settings) -> list[Check]:
+    def examine(self, settings: Settings) -> list[MachineCheck]:
         """See `BackendSource.examine`. Takes the time of starting two sandboxes."""
         with needing(_PACKAGES, "the backend aviato", "aviato"):
             from proctor_service.features.aviato.doctor import examine

@@ -20,7 +20,7 @@ from cwsandbox import AuthHeaders, SandboxDefaults, SandboxStatus
 from proctor_service.errors import SandboxUnavailable
 from proctor_service.features.aviato.failures import failure_of, meaning_of
 from proctor_service.features.aviato.options import arguments_of
-from proctor_service.features.aviato.plan import Order, Plan, Shape
+from proctor_service.features.aviato.plan import AviatoPlan, Order, Shape
 
 _log = logging.getLogger(__name__)
 _PAUSE_SECONDS = 0.2
@@ -61,7 +61,7 @@ class Gateway:
     """Aviato's API with this service's credentials; create before any other use of the SDK."""
 
     def __init__(
-        self, plan: Plan, credentials: AuthHeaders, more_tags: Callable[[], list[str]] = list
+        self, plan: AviatoPlan, credentials: AuthHeaders, more_tags: Callable[[], list[str]] = list
     ) -> None:
         """Prepare the SDK. `more_tags`: called for each new sandbox."""
         cwsandbox.disable_signal_handlers()  # the service handles SIGTERM and drains first

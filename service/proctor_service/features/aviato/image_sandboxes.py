@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -16,16 +16,22 @@ from proctor_service.errors import SandboxUnavailable, StartError
 from proctor_service.features.aviato import bundle
 from proctor_service.features.aviato.bundle import Image, Protections
 from proctor_service.features.aviato.checks import checks_of
-from proctor_service.features.aviato.execution import Execution
+from proctor_service.features.aviato.execution import RemoteExecution
 from proctor_service.features.aviato.failures import failure_of, meaning_of
 from proctor_service.features.aviato.gateway import Gateway, Remote
-from proctor_service.features.aviato.plan import Order, Plan
-from proctor_service.features.aviato.pool import Pool
+from proctor_service.features.aviato.plan import AviatoPlan, Order
+from proctor_service.features.aviato.pool import RemotePool
 from proctor_service.features.aviato.quota import Quota
 from proctor_service.features.aviato.sandbox import AviatoSandbox
 from proctor_service.features.aviato.stateful import AviatoStatefulSandbox
-from proctor_service.sandbox.environments import Users
-from proctor_service.sandbox.interface import Check, Limits, Sandbox, Spent, StatefulSandbox, Traits
+from proctor_service.sandbox.interface import (
+    Limits,
+    MachineCheck,
+    Sandbox,
+    Spent,
+    StatefulSandbox,
+    Traits,
+)
 
 _log = logging.getLogger(__name__)
 _TRIES = 3
@@ -38,7 +44,7 @@ _PAUSE_SECONDS = 0.2
 
 
 @dataclass(slots=True)
-class Told:
+class SandboxEvents:
     """Callbacks for the metrics: seconds of a creation, reason of a failure, cost of a sandbox."""
 
     created: Callable[[float], None] = lambda seconds: None
@@ -46,19 +52,43 @@ class Told:
     spent: Spent = lambda payer, seconds, dollars: None
 
 
+class Users:
+    """Count of the users of something, and the time of its last use: what is in use is not idle."""
+
+    def __init__(self) -> None:
+        self.users = 0
+        self.last_used_at = time.monotonic()
+
+    @contextlib.contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Count a user for the length of the block."""
+        self.users += 1
+        try:
+            yield
+        finally:
+            self.users -= 1
+            self.last_used_at = time.monotonic()
+
+    def is_idle(self, seconds: float) -> bool:
+        """Return True if nobody has used it for this time."""
+        return not self.users and time.monotonic() - self.last_used_at >= seconds
+
+
 class ImageSandboxes(Users):
     """Sandboxes of the image of a plan: `probe`, then `fill` or `start_filling`, before use."""
 
-    def __init__(self, plan: Plan, gateway: Gateway, quota: Quota, told: Told) -> None:
+    def __init__(
+        self, plan: AviatoPlan, gateway: Gateway, quota: Quota, events: SandboxEvents
+    ) -> None:
         super().__init__()
         self._plan = plan
         self._gateway = gateway
         self._quota = quota
-        self._told = told
+        self._events = events
         self._image: Image | None = None
         self._traits = Traits("aviato", allows_network=True)
-        self._pool = Pool(
-            plan, plan.pool_shape, self._make, quota, lambda *spent: told.spent(*spent)
+        self._pool = RemotePool(
+            plan, plan.pool_shape, self._make, quota, lambda *spent: events.spent(*spent)
         )
         self._closing: set[asyncio.Task[None]] = set()
         self._uses = 0
@@ -124,7 +154,7 @@ class ImageSandboxes(Users):
         """Stop a ready sandbox in the background; False if nobody can do without one."""
         return self._pool.give_up_one()
 
-    def checks(self) -> tuple[Check, ...]:
+    def checks(self) -> tuple[MachineCheck, ...]:
         """Return the checks of the sandboxes; known after `probe`."""
         return checks_of(self.image, self._plan)
 
@@ -142,7 +172,7 @@ class ImageSandboxes(Users):
                 self._closing.add(closing)
                 closing.add_done_callback(self._closing.discard)
 
-    async def _finish(self, remote: Remote, execution: Execution) -> None:
+    async def _finish(self, remote: Remote, execution: RemoteExecution) -> None:
         """Clean up after a lease, in the background, since the result need not wait."""
         try:
             await execution.close(_SETTLE_SECONDS)
@@ -176,7 +206,7 @@ class ImageSandboxes(Users):
                     watch.cancel()
                     sandbox.kill()
 
-    async def _fresh(self, limits: Limits) -> tuple[Remote, Execution]:
+    async def _fresh(self, limits: Limits) -> tuple[Remote, RemoteExecution]:
         """Return a sandbox and its supervisor, whose first answer is the health check.
 
         Raises SandboxUnavailable.
@@ -198,7 +228,9 @@ class ImageSandboxes(Users):
         raise failure
 
     @contextlib.asynccontextmanager
-    async def _again(self, remote: Remote, uid: int, seconds: float) -> AsyncIterator[Execution]:
+    async def _again(
+        self, remote: Remote, uid: int, seconds: float
+    ) -> AsyncIterator[RemoteExecution]:
         call_seconds = self._plan.call_seconds(seconds)
         execution = await self._supervisor(remote, uid, False, call_seconds)
         try:
@@ -206,7 +238,9 @@ class ImageSandboxes(Users):
         finally:
             await execution.close(_SETTLE_SECONDS)
 
-    async def _supervisor(self, remote: Remote, uid: int, fresh: bool, seconds: float) -> Execution:
+    async def _supervisor(
+        self, remote: Remote, uid: int, fresh: bool, seconds: float
+    ) -> RemoteExecution:
         """Return a supervisor after its first answer; retries while the gateway is unavailable.
 
         Retries are safe, since no program has run yet.
@@ -234,11 +268,11 @@ class ImageSandboxes(Users):
 
     async def _start_supervisor(
         self, remote: Remote, image: Image, uid: int, fresh: bool, seconds: float
-    ) -> tuple[Execution, Protections]:
+    ) -> tuple[RemoteExecution, Protections]:
         command = image.command(self._plan.python, uid, fresh)
         # The call's timeout starts before the isolation is set up, which may take a while.
         process = remote.exec(command, seconds + self._plan.start_seconds)
-        execution = Execution(process, self._told.failed)
+        execution = RemoteExecution(process, self._events.failed)
         try:
             return execution, Protections(**await execution.hello(self._plan.start_seconds))
         except BaseException:
@@ -261,17 +295,17 @@ class ImageSandboxes(Users):
         try:
             remote = await self._gateway.create(order)
         except SandboxUnavailable as failure:
-            self._told.failed(failure.message.partition(":")[0])
+            self._events.failed(failure.message.partition(":")[0])
             raise
         try:
             await _install_runtime(remote, self.image)
         except BaseException as error:
             await remote.stop()
             if isinstance(error, Exception):
-                self._told.failed(meaning_of(error).reason)
+                self._events.failed(meaning_of(error).reason)
                 raise failure_of(error, "start") from error
             raise
-        self._told.created(time.monotonic() - began)
+        self._events.created(time.monotonic() - began)
         return remote
 
     async def _inspected(self, remote: Remote) -> Image:

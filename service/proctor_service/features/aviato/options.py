@@ -16,10 +16,10 @@ from cwsandbox import (
 )
 
 from proctor_service.errors import StartError
-from proctor_service.features.aviato.plan import Order, Plan
+from proctor_service.features.aviato.plan import AviatoPlan, Order
 
 
-def credentials_of(plan: Plan) -> AuthHeaders:
+def credentials_of(plan: AviatoPlan) -> AuthHeaders:
     """Return the credentials of every call; blocks. Raises StartError without those of W&B."""
     if not plan.wandb:
         key = plan.api_key.get_secret_value()

@@ -60,7 +60,7 @@ class BudgetPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class AviatoPlan:
     """Parameters of the Aviato backend.
 
     `variables`: of every program, beside the sandbox's own. `environments`: the plan of each
@@ -96,7 +96,7 @@ class Plan:
     price: int = 0
     budget: BudgetPlan | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
-    environments: Mapping[str, Plan] = field(default_factory=dict)
+    environments: Mapping[str, AviatoPlan] = field(default_factory=dict)
 
     @property
     def instance_tag(self) -> str:
@@ -162,13 +162,13 @@ class Plan:
         return seconds * _STARVED + _MARGIN_SECONDS
 
     def _tags(self, more: Sequence[str] = ()) -> tuple[str, ...]:
-        asked = [_clean(tag) for tag in more if not tag.startswith(_OWN)]
-        return (_OWN, self.instance_tag, self.run_tag, *self.own_tags, *asked)
+        requested_tags = [_clean(tag) for tag in more if not tag.startswith(_OWN)]
+        return (_OWN, self.instance_tag, self.run_tag, *self.own_tags, *requested_tags)
 
 
 def make_plan(
     settings: Settings, share: Share | None = None, environments: Environments = NO_ENVIRONMENTS
-) -> Plan:
+) -> AviatoPlan:
     """Return the plan of the service, or of a judge process with a share.
 
     Raises StartError without a key, or if PROCTOR_MAX_SANDBOXES is too low.
@@ -188,7 +188,7 @@ def make_plan(
             f"so {slots} at once (PROCTOR_SLOTS), beside the stateful ones, need {needed}"
         )
     longest = (settings.max_cpu_seconds + settings.max_wall_seconds) * _STARVED + _MARGIN_SECONDS
-    plan = Plan(
+    plan = AviatoPlan(
         base_url=settings.aviato_base_url,
         api_key=settings.aviato_api_key,
         wandb=wandb,
@@ -221,7 +221,9 @@ def make_plan(
     return replace(plan, environments=own)
 
 
-def _plan_in(name: str, environment: BuiltEnvironment, plan: Plan, settings: Settings) -> Plan:
+def _plan_in(
+    name: str, environment: BuiltEnvironment, plan: AviatoPlan, settings: Settings
+) -> AviatoPlan:
     """Return the plan of an environment: its image, variables and size of sandboxes."""
     own_mb = environment.definition.limits.memory_mb or plan.memory_mb
     options = environment.definition.aviato

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from proctor_service.errors import BudgetExceeded, Failure, SandboxUnavailable
 from proctor_service.features.aviato.failures import meaning_of
 from proctor_service.features.aviato.gateway import Remote
-from proctor_service.features.aviato.plan import Order, Plan, Shape
+from proctor_service.features.aviato.plan import AviatoPlan, Order, Shape
 from proctor_service.features.aviato.quota import Quota
 from proctor_service.sandbox.interface import PAYER, Spent
 
@@ -31,7 +31,7 @@ _MICRO_DOLLAR_SECONDS = 3600 * 1_000_000  # of micro-dollars per hour in a dolla
 Make = Callable[[Order], Awaitable[Remote]]
 
 
-class Pool:
+class RemotePool:
     """Sandboxes of one image by state: `starting`, `ready`, `leased`, `stopping`.
 
     `quota`: limits that this pool has together with others; by default its own.
@@ -39,7 +39,7 @@ class Pool:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: AviatoPlan,
         shape: Shape,
         make: Make,
         quota: Quota | None = None,
@@ -56,7 +56,7 @@ class Pool:
         self._payers: dict[Remote, tuple[str, str]] = {}
         self._stopping = asyncio.Semaphore(plan.creations)
         self._making: set[asyncio.Task[None]] = set()
-        self._graves: set[asyncio.Task[None]] = set()
+        self._ended: set[asyncio.Task[None]] = set()
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._starting = 0
         self._pause = 0.0
@@ -95,10 +95,10 @@ class Pool:
             self._bury(remote)
         self._ready.clear()
         self._leased.clear()
-        if self._graves:
-            await asyncio.wait(self._graves, timeout=_CLOSE_SECONDS)
-            for grave in self._graves:
-                grave.cancel()
+        if self._ended:
+            await asyncio.wait(self._ended, timeout=_CLOSE_SECONDS)
+            for ending in self._ended:
+                ending.cancel()
 
     def census(self) -> dict[str, int]:
         """Return the number of sandboxes by state."""
@@ -106,7 +106,7 @@ class Pool:
             "ready": len(self._ready),
             "leased": len(self._leased),
             "starting": self._starting,
-            "stopping": len(self._graves),
+            "stopping": len(self._ended),
         }
 
     # ------------------------------------------------------------ for callers
@@ -263,9 +263,9 @@ class Pool:
         self._spent(payer, seconds, seconds * self._plan.price / _MICRO_DOLLAR_SECONDS)
 
     def _bury(self, remote: Remote) -> None:
-        grave = asyncio.get_running_loop().create_task(self._stop(remote))
-        self._graves.add(grave)
-        grave.add_done_callback(self._graves.discard)
+        ending = asyncio.get_running_loop().create_task(self._stop(remote))
+        self._ended.add(ending)
+        ending.add_done_callback(self._ended.discard)
 
     def _wake_waiting(self, most: int) -> None:
         """Wake up to `most` waiting callers, the oldest first."""

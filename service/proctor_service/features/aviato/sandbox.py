@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from proctor_service.features.aviato.execution import Execution
+from proctor_service.features.aviato.execution import RemoteExecution
 from proctor_service.sandbox.interface import Ended, Job
 
 _KILL_SECONDS = 5.0
@@ -13,7 +13,7 @@ _KILL_SECONDS = 5.0
 class AviatoSandbox:
     """Implements `sandbox.interface.Sandbox`."""
 
-    def __init__(self, name: str, execution: Execution, flood_bytes: int) -> None:
+    def __init__(self, name: str, execution: RemoteExecution, flood_bytes: int) -> None:
         self.id = name
         self._execution = execution
         self._flood_bytes = flood_bytes

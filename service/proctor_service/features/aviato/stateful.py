@@ -15,7 +15,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
 
 from proctor_service.errors import SandboxEnded, SandboxLost, SandboxUnavailable
-from proctor_service.features.aviato.execution import Execution
+from proctor_service.features.aviato.execution import RemoteExecution
 from proctor_service.sandbox.file_operations import FileOperations, limits_of_operation
 from proctor_service.sandbox.interface import Command, Ended, Hear, Limits, Usage
 
@@ -25,7 +25,7 @@ _UNTIMED_SECONDS = 1e8
 _MOST_ENVIRONMENT_BYTES = 1 << 16
 
 T = TypeVar("T")
-Open = Callable[[float], AbstractAsyncContextManager[Execution]]
+Open = Callable[[float], AbstractAsyncContextManager[RemoteExecution]]
 """Start a supervisor for a command that has this time. Raises SandboxUnavailable."""
 
 
@@ -98,10 +98,12 @@ class AviatoStatefulSandbox(FileOperations):
                 await _kill(execution)
                 raise
             if kind == "code":
-                self._take_environment(execution.said())
+                self._take_environment(execution.report())
             return ended
 
-    async def _supervisor(self, stack: contextlib.AsyncExitStack, seconds: float) -> Execution:
+    async def _supervisor(
+        self, stack: contextlib.AsyncExitStack, seconds: float
+    ) -> RemoteExecution:
         try:
             return await stack.enter_async_context(self._open(seconds))
         except SandboxUnavailable as failure:
@@ -134,11 +136,11 @@ class AviatoStatefulSandbox(FileOperations):
             return SandboxLost(error.message)
         return SandboxEnded("the sandbox was stopped")
 
-    def _take_environment(self, said: bytes) -> None:
+    def _take_environment(self, report: bytes) -> None:
         """Store the environment changes of Python code for all later commands in this sandbox."""
         with contextlib.suppress(ValueError, AttributeError):
-            if len(said) <= _MOST_ENVIRONMENT_BYTES:
-                for name, value in json.loads(said or b"{}").items():
+            if len(report) <= _MOST_ENVIRONMENT_BYTES:
+                for name, value in json.loads(report or b"{}").items():
                     if value is None or isinstance(value, str):
                         self._environment[name] = value
 
@@ -165,7 +167,7 @@ def _order(
     return f"{len(text):08d}".encode() + text + stdin
 
 
-async def _kill(execution: Execution) -> None:
+async def _kill(execution: RemoteExecution) -> None:
     """Kill a command's processes, and wait a limited time for the ending."""
     execution.send(b"k\n")
     with contextlib.suppress(TimeoutError, SandboxLost):

@@ -1,4 +1,4 @@
-"""An environment that sandboxes can use: the digest of everything in it, and what is wrong with it."""
+"""Environments for sandboxes: the digest of their contents, and their damages."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def from_folder(
 
 
 def from_interpreter(name: str, definition: Environment, python: Python) -> BuiltEnvironment:
-    """Return the environment of an interpreter as it is, with the packages that it has."""
+    """Return the environment of an interpreter with its installed packages."""
     found = installed_packages(python.executable)
     packages = {each: found[each].version for each in sorted(found)}
     digest = _digest(definition, python, packages)
@@ -65,9 +65,9 @@ def from_image(name: str, definition: Environment, image: Image) -> BuiltEnviron
 
 
 def from_reference(name: str, definition: Environment) -> BuiltEnvironment:
-    """Return the environment of an image that Aviato fetches from a registry.
+    """Return the environment of an image for Aviato, which fetches images from a registry.
 
-    Its digest is that of the reference and of all options, since a tag is looked up at Aviato.
+    Its digest covers the reference and all options, since Aviato looks up the tag.
     """
     reference = definition.image.removeprefix("docker://")
     options = definition.aviato.model_dump(mode="json")
@@ -86,7 +86,7 @@ def _digest(definition: Environment, python: Python, packages: Mapping[str, str]
 
 
 def damage_of(folder: Path, definition: Environment, manifest: Manifest) -> list[str]:
-    """Return a text for each package of a built folder that has changed or cannot be imported."""
+    """Return a text for each changed package of a built folder, and for each failed import."""
     python, built, changed = python_in(folder), manifest.packages, file_problems(folder)
     try:
         packages = installed_packages(python)
@@ -101,5 +101,5 @@ def damage_of(folder: Path, definition: Environment, manifest: Manifest) -> list
 
 
 def preload_problems_in(folder: Path, definition: Environment) -> list[str]:
-    """Import the preload with the interpreter of a built folder; return a text if that fails."""
+    """Import the preload with the interpreter of a built folder; return a text on failure."""
     return preload_problems(python_in(folder), definition.preload, definition.env)

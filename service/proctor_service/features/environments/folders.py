@@ -1,7 +1,13 @@
-"""Folders of the store: each is named by a key, and complete once it has this name."""
+"""Folders of the store: each is named by a key, and complete once it has this name.
+
+Locks admit one builder for each key, and no removal of a folder that is in use. A build holds a lock
+file. A user holds the folder itself, so that its removal needs the folder alone: `filelock` locks files
+only, exclusively.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shutil
@@ -10,13 +16,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 from proctor_service.errors import StartError
-from proctor_service.features.environments import locks
 from proctor_service.features.environments.packages import Progress
 
 _KEY = re.compile(r"[0-9a-f]{32}")
 _FOLDER = re.compile(r"([0-9a-f]{32})(\.\w{1,16}\.part)?")
-_FOLDER_MODE, _PARENT_MODE = 0o755, 0o700
+_FOLDER_MODE, _PARENT_MODE, _LOCK_MODE = 0o755, 0o700, 0o600
 
 
 class Folders:
@@ -50,13 +57,13 @@ class Folders:
                 found.setdefault(match[1], []).append(folder)
         return found
 
-    def lock(self, key: str) -> Path:
-        """Return the lock file of a key."""
-        return self.folder / "locks" / key
+    def lock(self, key: str) -> FileLock:
+        """Return the lock of the builds of a key."""
+        return FileLock(self.folder / "locks" / key, mode=_LOCK_MODE)
 
     @contextmanager
     def building(self, key: str, progress: Progress) -> Iterator[None]:
-        """Be the only one who builds this key, and remove what killed builds have left.
+        """Hold the lock of this key's builds, and remove the remains of killed builds.
 
         Raises OSError.
         """
@@ -65,12 +72,20 @@ class Folders:
             self.folder.mkdir(exist_ok=True)
             self.folder.chmod(_FOLDER_MODE)
         (self.folder / "locks").mkdir(_PARENT_MODE, exist_ok=True)
-        with locks.exclusive(self.lock(key), progress):
+        lock = self.lock(key)
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            progress("another process is building it: waiting")
+            lock.acquire()
+        try:
             for each in self.all():
                 match = _FOLDER.fullmatch(each.name)
                 if match is not None and match[1] == key and match[2]:
                     shutil.rmtree(each, ignore_errors=True)
             yield
+        finally:
+            lock.release()
 
     @contextmanager
     def filling(self, key: str, name: str) -> Iterator[Path]:
@@ -84,7 +99,7 @@ class Folders:
             os.sync()  # the name must not outlast a crash that the contents do not
             folder = self.folder / key
             if folder.exists():
-                with locks.unused(folder) as is_unused:
+                with unused(folder) as is_unused:
                     if not is_unused:
                         raise StartError(
                             f"environment {name} is in use by a service: stop it first"
@@ -105,3 +120,42 @@ class Folders:
 def reason(error: OSError) -> str:
     """Return the file and the reason of an error."""
     return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
+
+
+@contextmanager
+def shared(folder: Path) -> Iterator[bool]:
+    """Hold a folder against its removal; the value is False for one that is being removed.
+
+    Raises OSError.
+    """
+    with _folder_lock(folder, fcntl.LOCK_SH) as descriptor:
+        yield descriptor is not None and _is_at(folder, descriptor)
+
+
+@contextmanager
+def unused(folder: Path) -> Iterator[bool]:
+    """Hold a folder for its removal; the value is False for one that is in use. Raises OSError."""
+    with _folder_lock(folder, fcntl.LOCK_EX) as descriptor:
+        yield descriptor is not None
+
+
+@contextmanager
+def _folder_lock(folder: Path, kind: int) -> Iterator[int | None]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        yield None
+        return
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False

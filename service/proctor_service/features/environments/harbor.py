@@ -35,7 +35,7 @@ from proctor_service.sandbox.interface import Command, Ended, Sandboxes, Statefu
 TESTS = "/tests"
 LOGS = "/logs/verifier"
 OWN_FOLDERS = ("/logs", "/solution", TESTS)
-"""Folders of Harbor, from which only the agent's artifacts are taken over."""
+"""Folders of Harbor: only the agent's artifacts in them are taken over."""
 ARTIFACTS = "/logs/artifacts"
 OUTPUT = f"{LOGS}/test-stdout.txt"
 _MOST_REWARD_BYTES = 1 << 16
@@ -127,9 +127,11 @@ async def _verify(
             if state is None:
                 await _put_files(sandbox, submission)
             else:
-                kept = [*grader.keep, ARTIFACTS]
+                kept_paths = [*grader.keep, ARTIFACTS]
                 try:
-                    await sandbox.restore(state, kept, ["/"] if grader.separate else OWN_FOLDERS)
+                    await sandbox.restore(
+                        state, kept_paths, ["/"] if grader.separate else OWN_FOLDERS
+                    )
                 except FileRefused as error:
                     return replace(seen, message=f"the files cannot be put in place: {error}")
             await _put_tests(sandbox, grader)

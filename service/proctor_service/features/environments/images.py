@@ -3,7 +3,7 @@
     FOLDER/KEY/rootfs       file system of the image, all layers in one
     FOLDER/KEY/image.json   its digest and configuration
 
-All users of the image are mapped to user ids that nothing else on the machine has, as its sandboxes
+All users of the image are mapped to user ids of their own on the machine, as its sandboxes
 run in a user namespace; an ordinary user owns all files himself. Formats: the image specification of
 the Open Container Initiative, and the `config.json` of its runtime specification, which umoci writes.
 All functions block.
@@ -71,7 +71,7 @@ def _has(line: str, first: int, count: int) -> bool:
 
 
 def read_image(folder: Path) -> Image | None:
-    """Return the image in a folder that is complete, else None."""
+    """Return the image in a complete folder, else None."""
     try:
         read: dict[str, Any] = json.loads((folder / _FILE).read_text())
         if read.pop("format") != _FORMAT or not (folder / _ROOTFS).is_dir():
@@ -93,7 +93,7 @@ def read_image(folder: Path) -> Image | None:
 def build_image(
     folders: Folders, name: str, reference: str, progress: Progress, rebuild: bool
 ) -> Image:
-    """Fetch and unpack an image, unless that was done before. Raises StartError, OSError."""
+    """Fetch and unpack an image, unless it is built. Raises StartError, OSError."""
     key = key_of_image(reference)
     with folders.building(key, progress):
         image = None if rebuild else read_image(folders.folder / key)
@@ -163,9 +163,9 @@ def _run(command: list[str], folder: Path, progress: Progress | None) -> None:
 
 
 def _complete(rootfs: Path, workdir: str, user: Mapping[str, int]) -> None:
-    """Make the folders that every sandbox needs, and the working directory.
+    """Make the folders of every sandbox, and the working directory.
 
-    Links of the image lead to files of this machine, as nothing runs inside it, so none is followed.
+    Links of the image would lead to files of this machine, so they stay unfollowed.
     """
     top = os.open(rootfs, _FOLDER)
     try:
@@ -228,7 +228,7 @@ def _write_hosts(top: int) -> None:
 
 
 def _own(rootfs: Path, ids: Ids | None) -> None:
-    """Give all files to the image's ids; to an ordinary user, access to all that he owns."""
+    """Give all files to the image's ids; to an ordinary user, access to all his own files."""
     for parent, folders, names in os.walk(rootfs):
         here = Path(parent)
         _own_one(here, ids)
@@ -287,7 +287,7 @@ def _python_version(rootfs: Path, path: str) -> str | None:
 def _inside(rootfs: Path, path: str) -> Path:
     """Return the place of an image's path on this machine, as its own programs would find it.
 
-    All links are resolved from the image's root, as far as they lead to something.
+    All links are resolved from the image's root, as far as their targets exist.
     """
     todo = list(reversed(PurePosixPath(path.lstrip("/")).parts))
     found: list[str] = []

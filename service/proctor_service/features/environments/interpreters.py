@@ -1,4 +1,7 @@
-"""Interpreters of this machine by version: those of uv, pyenv and the system, and others on PATH."""
+"""Interpreters of this machine by version: from uv, pyenv, the system, and PATH.
+
+`uv python find` returns the first interpreter on PATH rather than the newest, and overlooks
+pyenv's versions outside of PATH; `uv` gives the folder of its own interpreters."""
 
 from __future__ import annotations
 
@@ -39,8 +42,8 @@ class Python:
     """An interpreter.
 
     `executable`: the path to run, in a virtual environment its link. `base`: real path of the
-    interpreter itself. `is_virtual`: it belongs to a virtual environment. `abi`: the binary interface
-    that packages are made for, and the platform. `order`: puts versions in order.
+    interpreter itself. `is_virtual`: part of a virtual environment. `abi`: the binary interface
+    of packages, and the platform. `order`: puts versions in order.
     """
 
     executable: Path
@@ -77,21 +80,21 @@ def find_interpreter(wanted: str, default: Path) -> Python:
 
 
 def inspect(path: Path) -> Python:
-    """Ask an interpreter for its version and its real path. Raises StartError if it does not answer.
+    """Ask an interpreter for its version and its real path. Raises StartError without an answer.
 
-    Follows a script that starts an interpreter, such as a shim of pyenv.
+    Follows a script around an interpreter, such as a shim of pyenv.
     """
     try:
         path.stat()
     except OSError as error:
         raise StartError(f"{path}: {error.strerror}") from None
-    asked = _asked(path)
+    answered = _asked(path)
     try:
-        answer = json.loads(asked.output.rstrip().rpartition("\n")[2])
+        answer = json.loads(answered.output.rstrip().rpartition("\n")[2])
         executable, base, virtual, abi, implementation, version, order = answer
     except (ValueError, TypeError):
-        last = asked.output.rstrip().rpartition("\n")[2][:200]
-        why = "no answer in time" if asked.timed_out else last or f"status {asked.status}"
+        last = answered.output.rstrip().rpartition("\n")[2][:200]
+        why = "no answer in time" if answered.timed_out else last or f"status {answered.status}"
         raise StartError(f"{path} is no interpreter of Python that runs: {why}") from None
     own = Path(executable) if _is_script(path) else path
     return Python(
@@ -123,9 +126,9 @@ def _of_version(wanted: str) -> Python:
 
 
 def installed(minor: tuple[int, ...]) -> list[Python]:
-    """Return the interpreters of this machine, or those `3.minor`, each once.
+    """Return the interpreters of this machine, or all `3.minor`, each once.
 
-    The order is that of the places: uv, pyenv, the system, PATH.
+    Ordered by place: uv, pyenv, the system, PATH.
     """
     environment = worker_environment()
     name = f"python3.{minor[0]}" if minor else "python3.*"
@@ -161,7 +164,7 @@ def _candidates(name: str, environment: dict[str, str]) -> Iterator[Path]:
 
 
 def _managed_folders(environment: dict[str, str]) -> list[Path]:
-    """Return the folders of the interpreters that uv has installed."""
+    """Return the folders of uv's own interpreters."""
     try:
         ran = run_program(
             [find_uv_bin(), "python", "dir", "--color", "never", "--no-config"],

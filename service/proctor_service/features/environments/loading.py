@@ -1,4 +1,4 @@
-"""The environments of a service that starts: all of them are built, and stay so until it ends."""
+"""The environments of a starting service: all are built, and remain until its end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from proctor_service.features.environments.built import (
     from_reference,
     interpreter_of,
 )
-from proctor_service.features.environments.store import Store, environments_folder
+from proctor_service.features.environments.store import EnvironmentStore, environments_folder
 from proctor_service.sandbox.environments import BuiltEnvironment, Environments, default_python
 from proctor_service.settings import Settings
 from proctor_service.settings.environments import (
@@ -22,15 +22,15 @@ from proctor_service.settings.environments import (
 
 
 def load_environments(settings: Settings, held: ExitStack) -> Environments:
-    """Return the environments of the settings; `held` keeps them from being removed. Blocks.
+    """Return the environments of the settings; `held` protects them from removal. Blocks.
 
-    Raises StartError for one that is not built or cannot be used, and says how to mend it.
+    Raises StartError for a missing or unusable environment, with the remedy.
     """
     definitions = read_environments(settings.environments)
     for path, name in settings.compat_environments.items():
         if name not in (DEFAULT, *definitions):
-            known = ", ".join((DEFAULT, *definitions))
-            raise StartError(f"PROCTOR_COMPAT_ENVIRONMENTS {path}: no {name!r}, only: {known}")
+            names = ", ".join((DEFAULT, *definitions))
+            raise StartError(f"PROCTOR_COMPAT_ENVIRONMENTS {path}: no {name!r}, only: {names}")
     loaded: dict[str, BuiltEnvironment] = {}
     for name, definition in definitions.items():
         if settings.backend == "aviato":
@@ -38,7 +38,7 @@ def load_environments(settings: Settings, held: ExitStack) -> Environments:
             loaded[name] = from_reference(name, definition)
             continue
         _check(name, definition, settings)
-        store = Store(environments_folder(settings))
+        store = EnvironmentStore(environments_folder(settings))
         built = store.built(name, definition, default_python(settings))
         held.enter_context(store.in_use(built))
         loaded[name] = built
@@ -46,7 +46,7 @@ def load_environments(settings: Settings, held: ExitStack) -> Environments:
 
 
 def default_environment(settings: Settings) -> BuiltEnvironment | None:
-    """Return the default environment, as far as this machine has it; blocks. Raises StartError."""
+    """Return the default environment, if this machine has its interpreter; blocks. Raises StartError."""
     if settings.backend == "aviato":
         return None
     definition = Environment()

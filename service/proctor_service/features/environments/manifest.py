@@ -51,7 +51,7 @@ def requirements_of(definition: Environment) -> tuple[str, ...]:
 
 
 def read_manifest(folder: Path) -> Manifest | None:
-    """Return the manifest of a folder that is complete, else None."""
+    """Return the manifest of a complete folder, else None."""
     try:
         read = json.loads((folder / _FILE).read_text())
         if read.pop("format") != _FORMAT or not python_in(folder).exists():

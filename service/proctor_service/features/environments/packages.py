@@ -1,4 +1,4 @@
-"""The packages in an environment: installed by uv, listed, and imported to see that they work.
+"""The packages in an environment: installed by uv, listed, and imported as a check.
 
 Build scripts of packages run with the rights of the caller.
 """
@@ -28,9 +28,9 @@ _ALWAYS = ("--color", "never", "--no-progress", "--no-python-downloads")
 _ERRORS = ("error", "×")
 """Begin the first line of uv's error message."""
 _NO_PROGRESS = "Using "
-"""Begins the line with the path of the interpreter, which is a temporary one."""
+"""Begins the line with the temporary path of the interpreter."""
 _NO_VARIABLES = ("PYTHON", "VIRTUAL_ENV", "CONDA_", "UV_PYTHON", "UV_SYSTEM_PYTHON")
-"""Variables of the caller that name another interpreter than the wanted one."""
+"""Variables of the caller that name other interpreters."""
 _DISTRIBUTION = re.compile(r"\s*([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*($|[\[(<>=!~;@ ])")
 _CREDENTIALS = re.compile(r"(://)[^/@\s]+@")
 _LIST = """
@@ -61,7 +61,7 @@ _IMPORT = "import importlib, sys\nfor name in sys.argv[1:]: importlib.import_mod
 class Distribution:
     """An installed distribution. `modules`: its public modules at the top level.
 
-    `has_url`: it was installed from a path or a URL.
+    `has_url`: installed from a path or a URL.
     """
 
     name: str
@@ -82,7 +82,7 @@ def install(python: Path, requirements: Sequence[str], venv: Path, progress: Pro
 
 
 def installed_packages(python: Path) -> dict[str, Distribution]:
-    """Return the distributions that an interpreter sees, by normalized name. Raises StartError."""
+    """Return the distributions of an interpreter by normalized name. Raises StartError."""
     listed = _answer(python, _LIST)
     found = [Distribution(n, v, tuple(m), u) for n, (v, m, u) in listed.items()]
     return {normalized(each.name): each for each in found}
@@ -94,10 +94,10 @@ def import_problems(
     packages: Mapping[str, Distribution],
     variables: Mapping[str, str],
 ) -> list[str]:
-    """Import each required package alone; return a text for each that fails.
+    """Import each required package alone; return a text for each failure.
 
     The module with the distribution's name must be importable, or else any of its public modules.
-    `variables`: those of the environment, which are all that the packages see.
+    `variables`: all variables of the packages: those of the environment.
     """
     problems = []
     for distribution in _required(requirements, packages):
@@ -116,7 +116,7 @@ def import_problems(
 def preload_problems(
     python: Path, modules: Sequence[str] | None, variables: Mapping[str, str]
 ) -> list[str]:
-    """Import all modules in one process, as a sandbox does; return a text if that fails."""
+    """Import all modules in one process, as a sandbox does; return a text on failure."""
     failure = _import_failure(python, modules, variables) if modules else None
     return [] if failure is None else [f"preload: {failure}"]
 
@@ -139,7 +139,7 @@ def _required(
 ) -> list[Distribution]:
     """Return the distributions that the requirements name; for a bare path or URL, those of URLs.
 
-    A requirement whose marker excludes it is not installed, and has none.
+    A requirement excluded by its marker has no distribution.
     """
     found: dict[str, Distribution] = {}
     for each in requirements:
@@ -152,7 +152,7 @@ def _required(
 
 
 def _answer(python: Path, code: str) -> Any:
-    """Run code in an interpreter; return the JSON that it writes to a file. Raises StartError."""
+    """Run code in an interpreter; return the JSON of its output file. Raises StartError."""
     with tempfile.TemporaryDirectory(prefix="proctor-packages-") as scratch:
         file = Path(scratch, "answer.json")
         ran = _run_python(python, code, [str(file)], {}, Path(scratch), _LIST_SECONDS)

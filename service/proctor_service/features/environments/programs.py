@@ -18,16 +18,16 @@ from pathlib import Path
 
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
 _END_BYTES = 4_000
-"""Bytes of the output that are returned: so many of its beginning, and so many of its end."""
+"""Returned bytes of the output's beginning, and of its end."""
 _CHUNK_BYTES = 65_536
 _LONGEST_LINE = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """A program that has ended: exit status, or 128 + signal; its output with the middle cut out.
+    """An ended program: exit status, or 128 + signal; its output with the middle cut out.
 
-    `timed_out`: it was ended at its time limit.
+    `timed_out`: ended at its time limit.
     """
 
     status: int
@@ -43,7 +43,7 @@ def run_program(
     wall_seconds: float | None = None,
     on_line: Callable[[str], None] | None = None,
 ) -> Ran:
-    """Run a program in a folder, and end what it leaves running.
+    """Run a program in a folder, and end its remaining processes.
 
     `on_line` gets each line of its output at once. Raises OSError if no process can be started.
     """

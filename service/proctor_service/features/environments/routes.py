@@ -1,4 +1,4 @@
-"""GET /environments: what a submission, a sandbox or a rollout may name as its environment."""
+"""GET /environments: the environments for submissions, sandboxes and rollouts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Built environments in folders that are named by their contents.
+"""Built environments in folders named by their contents.
 
     FOLDER/KEY/venv              virtual environment
     FOLDER/KEY/manifest.json     its requirements, interpreter, packages and time
@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from filelock import Timeout
+
 from proctor_service.errors import StartError
-from proctor_service.features.environments import locks
 from proctor_service.features.environments.built import (
     damage_of,
     from_folder,
@@ -30,7 +31,7 @@ from proctor_service.features.environments.built import (
     interpreter_of,
     preload_problems_in,
 )
-from proctor_service.features.environments.folders import Folders, reason
+from proctor_service.features.environments.folders import Folders, reason, shared, unused
 from proctor_service.features.environments.images import build_image, key_of_image, read_image
 from proctor_service.features.environments.interpreters import Python, find_interpreter
 from proctor_service.features.environments.manifest import (
@@ -58,8 +59,8 @@ from proctor_service.settings.state_folder import NoStateFolder, state_folder
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """A folder of the store. `manifest` is None for a folder that is incomplete or damaged."""
+class StoredEnvironment:
+    """A folder of the store. `manifest` is None for an incomplete or damaged folder."""
 
     key: str
     folder: Path
@@ -69,7 +70,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """A folder that no environment uses. `is_busy`: it is in use or being built, and remains."""
+    """An unused folder. `is_busy`: a service or a build has the folder, which remains."""
 
     folder: Path
     size_bytes: int
@@ -87,7 +88,7 @@ def environments_folder(settings: Settings) -> Path:
         raise StartError(f"{error}; set PROCTOR_ENVIRONMENTS_FOLDER") from None
 
 
-class Store:
+class EnvironmentStore:
     """Environments in a folder. Several processes may use, build and prune at the same time."""
 
     def __init__(self, folder: Path) -> None:
@@ -95,7 +96,7 @@ class Store:
         self._folders = Folders(folder)
 
     def built(self, name: str, definition: Environment, default_python: Path) -> BuiltEnvironment:
-        """Return an environment that was built before. Raises StartError; the message says why not."""
+        """Return a built environment. Raises StartError with the reason if it is missing or damaged."""
         if definition.image:
             image = read_image(self.folder / key_of_image(definition.image))
             if image is None:
@@ -120,9 +121,9 @@ class Store:
         progress: Progress = lambda line: None,
         rebuild: bool = False,
     ) -> BuiltEnvironment:
-        """Build an environment, or check the one that was built before; return it.
+        """Build an environment, or check a built one; return the environment.
 
-        `progress` gets lines of text. `rebuild`: replace one that was built before. Raises
+        `progress` gets lines of text. `rebuild`: replace a built environment. Raises
         StartError, and then leaves no new folder.
         """
         if definition.image:
@@ -166,28 +167,28 @@ class Store:
 
     @contextmanager
     def in_use(self, built: BuiltEnvironment) -> Iterator[None]:
-        """Keep `prune` and rebuilds from removing an environment. Raises StartError if it is gone."""
+        """Protect an environment from `prune` and rebuilds. Raises StartError if its folder is gone."""
         if built.folder is None:
             yield
             return
         with ExitStack() as stack:
             try:
-                is_there = stack.enter_context(locks.shared(built.folder))
+                is_there = stack.enter_context(shared(built.folder))
             except OSError:
                 is_there = False
             if not is_there:
                 raise StartError(_not_built(built.name, "is not built"))
             yield
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[StoredEnvironment]:
         """Return all folders of finished environments. Raises StartError."""
         return [
-            Entry(each.name, each, read_manifest(each), size_bytes(each))
+            StoredEnvironment(each.name, each, read_manifest(each), size_bytes(each))
             for each in self._folders.finished()
         ]
 
     def used_keys(self, definitions: Iterable[Environment], default_python: Path) -> set[str]:
-        """Return the keys of the folders that these environments use, for `prune`.
+        """Return the keys of the folders of these environments, for `prune`.
 
         Without its interpreter an environment uses all folders with the same requirements.
         """
@@ -208,9 +209,9 @@ class Store:
         return used
 
     def prune(self, keep: Collection[str], dry_run: bool = False) -> list[Pruned]:
-        """Remove folders with other keys, and those of builds that were killed; return them.
+        """Remove folders with other keys, and folders of killed builds; return all removed ones.
 
-        Folders in use, and those of a running build, remain. `dry_run`: remove nothing. Raises
+        Folders in use, and folders of a running build, remain. `dry_run`: only return them. Raises
         StartError.
         """
         pruned: list[Pruned] = []
@@ -222,18 +223,23 @@ class Store:
         return pruned
 
     def _prune(self, key: str, folders: list[Path], dry_run: bool) -> Iterator[Pruned]:
-        with locks.exclusive_if_free(self._folders.lock(key)) as is_free:
+        lock = self._folders.lock(key)
+        with suppress(Timeout):
+            lock.acquire(blocking=False)
+        try:
             for folder in folders:
                 found = Pruned(folder, size_bytes(folder), _contents(folder))
-                with locks.unused(folder) as is_unused:
-                    if not (is_free and is_unused):
-                        yield Pruned(folder, found.size_bytes, found.requirements, is_busy=True)
+                with unused(folder) as is_unused:
+                    if not (lock.is_locked and is_unused):
+                        yield replace(found, is_busy=True)
                         continue
                     if not dry_run:
                         self._folders.remove(folder)
                 yield found
-            if is_free and not dry_run and not (self.folder / key).exists():
-                self._folders.lock(key).unlink()
+            if lock.is_locked and not dry_run and not (self.folder / key).exists():
+                Path(lock.lock_file).unlink()
+        finally:
+            lock.release()
 
     def _build(
         self,
@@ -243,7 +249,7 @@ class Store:
         python: Python,
         progress: Progress,
     ) -> Manifest:
-        """Fill a temporary folder, and give it its final name. The lock is held."""
+        """Fill a temporary folder, and then rename the folder. The lock is held."""
         with self._folders.filling(key, name) as part:
             requirements = requirements_of(definition)
             try:
@@ -268,7 +274,7 @@ class Store:
         return manifest
 
     def _why_missing(self, definition: Environment, python: Python) -> str:
-        """Return a text that mentions an earlier interpreter of the same packages."""
+        """Return the reason, with an earlier interpreter of the same packages if one exists."""
         for each in self._folders.finished():
             manifest = read_manifest(each)
             if manifest is not None and manifest.requirements == requirements_of(definition):

@@ -1,4 +1,4 @@
-"""Runs a program, and ends it with everything that it has started when the parent process dies.
+"""Runs a program, and ends all its processes when the parent process dies.
 
     python -I -S supervisor.py PARENT COMMAND [ARGUMENT…]
 

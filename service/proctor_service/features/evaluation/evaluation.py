@@ -27,6 +27,7 @@ from proctor_service.features.evaluation.judging import attempts, judged
 from proctor_service.features.evaluation.scores import Scores, TaskScore
 
 Form = Literal[Format, "harbor"]
+Results = Iterator[tuple[Attempt, wire.Result]]
 
 
 @dataclass(slots=True)

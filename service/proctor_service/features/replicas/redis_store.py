@@ -8,23 +8,21 @@ access.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
-from redis.asyncio import Redis
-from redis.exceptions import AuthenticationError, RedisError, ResponseError
+from redis.exceptions import AuthenticationError, ResponseError
 
 from proctor_service.errors import StartError
+from proctor_service.redis_client import RedisDown, answer_of, connect
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-ANSWER_SECONDS = 1.0
 PAUSE_SECONDS = 5.0
 TRIES = 2
 """Attempts per request: a replica that was itself blocked finds all its requests overdue."""
@@ -42,18 +40,7 @@ class RedisStore:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Create the client. Raises StartError for an invalid URL."""
-        try:
-            # The library's own retries would take too long here.
-            self._redis: Redis = Redis.from_url(
-                url,
-                socket_timeout=ANSWER_SECONDS,
-                socket_connect_timeout=ANSWER_SECONDS,
-                retry=None,
-            )
-        except ValueError:  # its message may contain a part of the password
-            raise StartError(
-                "PROCTOR_REDIS_URL: it is not like redis://:password@host:6379/0"
-            ) from None
+        self._redis = connect(url)
         self._where = urlsplit(url).hostname
         self._password = unquote(urlsplit(url).password or "")
         self._keep_seconds = max(1, round(keep_seconds))
@@ -74,15 +61,14 @@ class RedisStore:
         Redis may come back.
         """
         try:
-            async with asyncio.timeout(2 * ANSWER_SECONDS):
-                await _awaited(self._redis.ping())
+            await answer_of(self._redis.ping())
         except (AuthenticationError, ResponseError) as error:
             # Old versions repeat the command that they do not know, with the password in it.
             said = str(error).replace(self._password, "***") if self._password else str(error)
             raise StartError(f"PROCTOR_REDIS_URL: Redis at {self._where} refuses: {said}") from None
         except TypeError as error:  # an option of the URL that no connection takes
             raise StartError(f"PROCTOR_REDIS_URL: {error}") from None
-        except (RedisError, OSError, TimeoutError) as error:
+        except RedisDown as error:
             self._away = True
             where = {"setting": "PROCTOR_REDIS_URL", "host": self._where, "why": str(error)}
             log.error("Redis cannot be reached; this replica goes on by itself", extra=where)
@@ -91,7 +77,7 @@ class RedisStore:
         """Return all fields under a name; empty if Redis is down."""
 
         async def loaded() -> Mapping[bytes, bytes]:
-            found: Mapping[bytes, bytes] = await _awaited(self._redis.hgetall(_key(name)))
+            found: Mapping[bytes, bytes] = await answer_of(self._redis.hgetall(_key(name)))
             return found
 
         return await self._unless_away(loaded, {})
@@ -125,9 +111,9 @@ class RedisStore:
         failure: Exception | None = None
         for _ in range(TRIES):
             try:
-                async with asyncio.timeout(2 * ANSWER_SECONDS):
-                    return await ask()
-            except (RedisError, OSError, TimeoutError) as error:
+                answer: T = await answer_of(ask())
+                return answer
+            except RedisDown as error:
                 failure = error
         self._tell()
         self._paused_until = self._clock() + PAUSE_SECONDS
@@ -140,8 +126,3 @@ class RedisStore:
 
 def _key(name: bytes) -> bytes:
     return PREFIX + name
-
-
-async def _awaited(answer: Any) -> Any:
-    """Await an answer; the library's types leave open if the answer is awaitable."""
-    return await answer

@@ -9,13 +9,13 @@ launch ──▶ backend ──▶ slot ──▶ sandbox        in the service
 from __future__ import annotations
 
 from proctor_service.sandbox.environments import NO_ENVIRONMENTS, Environments
-from proctor_service.sandbox.interface import Backend, Check
+from proctor_service.sandbox.interface import Backend, MachineCheck
 from proctor_service.sandbox.local.backend import LocalBackend
 from proctor_service.sandbox.local.interpreter import seen_in_sandboxes
-from proctor_service.sandbox.local.launch import Plan, make_plan, refuse_without_isolation
+from proctor_service.sandbox.local.launch import LocalPlan, make_plan, refuse_without_isolation
 from proctor_service.settings import Settings, Share
 
-__all__ = ["LocalBackend", "LocalBackends", "Plan", "make_plan", "seen_in_sandboxes"]
+__all__ = ["LocalBackend", "LocalBackends", "LocalPlan", "make_plan", "seen_in_sandboxes"]
 
 
 class LocalBackends:
@@ -29,6 +29,6 @@ class LocalBackends:
         refuse_without_isolation(plan, settings.allow_degraded)
         return LocalBackend(plan)
 
-    def examine(self, settings: Settings) -> list[Check]:
+    def examine(self, settings: Settings) -> list[MachineCheck]:
         """See `BackendSource.examine`."""
         return list(make_plan(settings).checks)

@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 
-from proctor_service.sandbox.interface import Check
+from proctor_service.sandbox.interface import MachineCheck
 
 # Exit code: bit 0 without mount_setattr, bit 1 without subset=pid. The script imports no part of
 # the service. 442 is mount_setattr on every architecture of the filter.
@@ -29,7 +29,7 @@ os._exit(lacks | os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) << 1)
 """
 
 
-def kernel_checks(flags: int) -> list[Check]:
+def kernel_checks(flags: int) -> list[MachineCheck]:
     """Return the checks of kernel features.
 
     `flags`: the unshare(2) flags for creating sandboxes; 0 where namespaces are unavailable.
@@ -37,7 +37,7 @@ def kernel_checks(flags: int) -> list[Check]:
     lacks = _missing(flags) if flags else 0
     release = os.uname().release
     return [
-        Check(
+        MachineCheck(
             "read_only_mounts",
             not lacks & 1,
             f"Linux {release}: "
@@ -50,7 +50,7 @@ def kernel_checks(flags: int) -> list[Check]:
             "seccomp profile must allow mount_setattr",
             guards=True,
         ),
-        Check(
+        MachineCheck(
             "narrow_proc",
             not lacks & 2,
             f"Linux {release}: "

@@ -21,15 +21,14 @@ from dataclasses import replace
 from proctor_service.errors import SandboxLost, SandboxUnavailable, StartError
 from proctor_service.sandbox.environments import Starts, WatchedFolders, watched
 from proctor_service.sandbox.interface import Limits, Sandbox, StatefulSandbox, Traits
-from proctor_service.sandbox.linux.poller import Poller
+from proctor_service.sandbox.linux.channel import Poller
+from proctor_service.sandbox.local.bundle import Launch
 from proctor_service.sandbox.local.cgroups import Group, Groups
 from proctor_service.sandbox.local.image import COMPILING, with_python
-from proctor_service.sandbox.local.launch import Plan
+from proctor_service.sandbox.local.launch import LocalPlan
 from proctor_service.sandbox.local.monitor import Monitor, Pace
-from proctor_service.sandbox.local.pool import Place, Pool
+from proctor_service.sandbox.local.pool import Place, Slot, SlotPool
 from proctor_service.sandbox.local.sandbox import LocalSandbox
-from proctor_service.sandbox.local.slot import Slot
-from proctor_service.sandbox.local.spawn import Launch
 from proctor_service.sandbox.local.stateful import LocalStatefulSandbox
 from proctor_service.sandbox.memory_room import available_memory_mb
 from proctor_service.sandbox.open_files import raise_open_files
@@ -46,22 +45,22 @@ _SESSION_PROCESSES = 1  # the session process counts, too
 class LocalBackend:
     """Implements `sandbox.interface.Backend`."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: LocalPlan) -> None:
         self._plan = plan
         self._groups: Groups | None = None
         self._monitor = Monitor()
         self._poller = Poller()
         self._default = self._pool_of(plan.launch, plan.warm_slots)
-        self._pools: dict[str, Pool] = {DEFAULT: self._default}
+        self._pools: dict[str, SlotPool] = {DEFAULT: self._default}
         self._starts = Starts(self._start)
         self._ending: set[asyncio.Task[None]] = set()
-        self._kept: dict[Slot, LocalStatefulSandbox] = {}
+        self._stateful_sandboxes: dict[Slot, LocalStatefulSandbox] = {}
         self._sweeper: asyncio.Task[None] | None = None
         self._watched: dict[str, WatchedFolders] = {}
         self._closing = False
         self._made = 0
-        self._tell_asleep: Callable[[int, int], None] | None = None
-        self._told_asleep = 0
+        self._on_asleep: Callable[[int, int], None] | None = None
+        self._reported_asleep = 0
         self._has_room = False  # there is memory for long runners beside the slots
 
     @property
@@ -99,43 +98,27 @@ class LocalBackend:
         """Lease a stateful sandbox; see `Backend.open`. Local sandboxes ignore tags."""
         more = replace(limits, processes=limits.processes + _SESSION_PROCESSES)
         async with self._borrow(environment, more) as (pool, slot, sandbox):
-            kept = LocalStatefulSandbox(sandbox, limits, self._monitor)
-            self._kept[slot] = kept
+            stateful = LocalStatefulSandbox(sandbox, limits, self._monitor)
+            self._stateful_sandboxes[slot] = stateful
             pool.hold(slot)
             try:
-                await kept.open()
-                yield kept
+                await stateful.open()
+                yield stateful
             finally:
                 pool.release(slot)
-                del self._kept[slot]
-                await kept.close()
+                del self._stateful_sandboxes[slot]
+                await stateful.close()
 
     @contextlib.asynccontextmanager
     async def _borrow(
         self, environment: str, limits: Limits
-    ) -> AsyncIterator[tuple[Pool, Slot, LocalSandbox]]:
+    ) -> AsyncIterator[tuple[SlotPool, Slot, LocalSandbox]]:
         pool = self._pools.get(environment) or await self._started(environment)
-        async with self._borrow_from(pool, limits) as (slot, sandbox):
+        async with pool.borrow(limits) as (slot, sandbox):
             yield pool, slot, sandbox
         if pool.watched is not None and not await asyncio.to_thread(pool.watched.are_whole):
             self._drop(environment, pool)
             raise SandboxLost(f"environment {environment}: files are gone; build it again")
-
-    @contextlib.asynccontextmanager
-    async def _borrow_from(
-        self, pool: Pool, limits: Limits
-    ) -> AsyncIterator[tuple[Slot, LocalSandbox]]:
-        with pool.in_use():
-            slot = await pool.take(limits)
-            try:
-                sandbox = slot.lease(limits)
-            except OSError as error:
-                slot.close()
-                raise SandboxUnavailable(f"limits cannot be set: {error}") from error
-            try:
-                yield slot, sandbox
-            finally:
-                slot.give_back(sandbox)
 
     async def close(self) -> None:
         """Close every slot and wait until its processes are gone."""
@@ -154,7 +137,7 @@ class LocalBackend:
 
     def when_asleep(self, tell: Callable[[int, int], None]) -> None:
         """Register a callback; see `Backend.when_asleep`. The monitor loop calls `tell`."""
-        self._tell_asleep = tell
+        self._on_asleep = tell
 
     def census(self) -> dict[str, int]:
         """Return the number of slots by state."""
@@ -192,8 +175,8 @@ class LocalBackend:
     def _all_slots(self) -> list[Slot]:
         return [slot for pool in self._pools.values() for slot in pool.slots]
 
-    def _pool_of(self, launch: Launch, warm_slots: int) -> Pool:
-        return Pool(launch, warm_slots, self._new_place, self._poller)
+    def _pool_of(self, launch: Launch, warm_slots: int) -> SlotPool:
+        return SlotPool(launch, warm_slots, self._new_place, self._poller)
 
     def _new_place(self) -> Place | None:
         """Return the place of another slot; where there is none, another pool gives up a slot."""
@@ -205,10 +188,10 @@ class LocalBackend:
         group = Group() if self._groups is None else self._groups.make(f"slot-{self._made}")
         return Place(self._made, group)
 
-    def _idlest(self) -> list[Pool]:
+    def _idlest(self) -> list[SlotPool]:
         return sorted(self._pools.values(), key=lambda pool: pool.last_used_at)
 
-    async def _started(self, environment: str) -> Pool:
+    async def _started(self, environment: str) -> SlotPool:
         """Start the pool of an environment, once for all who wait. Raises SandboxUnavailable."""
         if self._closing:
             raise SandboxUnavailable("the service is stopping")
@@ -217,7 +200,7 @@ class LocalBackend:
         except StartError as error:
             raise SandboxUnavailable(f"environment {environment}: {error}") from None
 
-    async def _start(self, environment: str) -> Pool:
+    async def _start(self, environment: str) -> SlotPool:
         """Start the pool of an environment. Raises StartError."""
         warm_slots = min(_WARM_SLOTS, self._plan.warm_slots)
         launch = await asyncio.to_thread(self._launch_in, environment)
@@ -235,20 +218,20 @@ class LocalBackend:
             self._watched[environment] = self._watched[environment].renewed()
         return self._plan.launch_in(environment)
 
-    async def _with_python(self, pool: Pool, launch: Launch) -> Launch:
+    async def _with_python(self, pool: SlotPool, launch: Launch) -> Launch:
         """Have the image's interpreter compile the code, in a sandbox of a pool that then ends.
 
         Raises StartError.
         """
         await pool.open()
         try:
-            async with self._borrow_from(pool, COMPILING) as (_, sandbox):
-                kept = LocalStatefulSandbox(sandbox, COMPILING, self._monitor)
+            async with pool.borrow(COMPILING) as (_, sandbox):
+                stateful = LocalStatefulSandbox(sandbox, COMPILING, self._monitor)
                 try:
-                    await kept.open()
-                    return await with_python(launch, kept)
+                    await stateful.open()
+                    return await with_python(launch, stateful)
                 finally:
-                    await kept.close()
+                    await stateful.close()
         except (SandboxUnavailable, SandboxLost) as error:
             raise StartError(str(error)) from None
         finally:
@@ -260,7 +243,7 @@ class LocalBackend:
             if pool is not self._default and pool.is_idle(self._plan.idle_seconds):
                 self._drop(environment, pool)
 
-    def _drop(self, environment: str, pool: Pool) -> None:
+    def _drop(self, environment: str, pool: SlotPool) -> None:
         """End a pool, unless somebody else has done so."""
         if self._pools.get(environment) is pool:
             del self._pools[environment]
@@ -280,10 +263,10 @@ class LocalBackend:
     async def _sweep_once(self, *, is_whole_second: bool) -> None:
         await self._monitor.measure()
         pace = Pace()
-        for kept in list(self._kept.values()):
-            kept.check_memory()
+        for stateful in list(self._stateful_sandboxes.values()):
+            stateful.check_memory()
             if is_whole_second:
-                kept.check_background()
+                stateful.check_background()
             await pace.rest()
         yielding, lent = self._monitor.rest()
         long_runners = self._monitor.set_long_runners_aside(self._plan.cores)
@@ -291,9 +274,9 @@ class LocalBackend:
             self._has_room = available_memory_mb() > self._plan.memory_mb
         if self._has_room:
             yielding += min(long_runners, _MOST_LONG_RUNNERS)
-        if (yielding or self._told_asleep) and self._tell_asleep is not None:
-            self._tell_asleep(yielding, lent)
-            self._told_asleep = yielding
+        if (yielding or self._reported_asleep) and self._on_asleep is not None:
+            self._on_asleep(yielding, lent)
+            self._reported_asleep = yielding
         for pool in self._pools.values():
             pool.shrink()
         if is_whole_second:

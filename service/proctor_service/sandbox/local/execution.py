@@ -9,9 +9,8 @@ import time
 from functools import partial
 
 from proctor_service.sandbox.interface import Ended, Ending, Hear, Limits, StreamName, Usage
-from proctor_service.sandbox.linux.channel import Stream
+from proctor_service.sandbox.linux.channel import Poller, Stream
 from proctor_service.sandbox.linux.exit_status import Evidence, ended_by
-from proctor_service.sandbox.linux.poller import Poller
 from proctor_service.sandbox.linux.time_limits import UNSEEN_TIMES
 from proctor_service.sandbox.local.idle import Measurement
 
@@ -45,7 +44,7 @@ class Pipes:
         os.set_blocking(self.stdin, False)
 
 
-class Execution:
+class CommandExecution:
     """Feeds stdin, drains output, and measures time.
 
     `timeout_seconds` bounds `active_seconds`, wall time minus run-queue wait. Without a timeout,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from proctor_service.sandbox.linux.turn_clock import TurnClock
+from proctor_service.sandbox.linux.time_limits import TurnClock
 
 _MOST_MARKS = 64
 _ESTIMATED_SECONDS = 0.001  # less CPU time of ended threads says too little about their waits

@@ -18,7 +18,7 @@ from proctor_service.sandbox import code_bundle
 from proctor_service.sandbox.environments import Image
 from proctor_service.sandbox.interface import Command, Limits, StatefulSandbox
 from proctor_service.sandbox.linux import seccomp
-from proctor_service.sandbox.local.spawn import Launch
+from proctor_service.sandbox.local.bundle import Launch
 
 _PRELOAD = ("tarfile", "encodings.ascii", "encodings.idna", "encodings.latin_1")
 """Modules of the supervisor that it would otherwise import from the image's files."""

@@ -48,14 +48,14 @@ def ask_interpreter(chosen: Path, variables: Mapping[str, str] = NO_VARIABLES) -
     Raises StartError if it does not run.
     """
     try:
-        asked = subprocess.run(
+        process = subprocess.run(
             [str(chosen), "-P", "-s", "-c", _ASK],
             capture_output=True,
             text=True,
             check=True,
             env=dict(variables),
         )
-        prefix, base_prefix, version, path = json.loads(asked.stdout)
+        prefix, base_prefix, version, path = json.loads(process.stdout)
     except (OSError, ValueError, subprocess.CalledProcessError) as error:
         raise StartError(f"{chosen} does not run: {error}") from None
     shown = [p for p in dict.fromkeys((prefix, base_prefix)) if not is_shown(p)]

@@ -21,10 +21,11 @@ from pathlib import Path
 from proctor_service.errors import StartError
 from proctor_service.sandbox import code_bundle
 from proctor_service.sandbox.environments import NO_ENVIRONMENTS, BuiltEnvironment, Environments
-from proctor_service.sandbox.interface import Check, Traits
+from proctor_service.sandbox.interface import MachineCheck, Traits
 from proctor_service.sandbox.linux import kernel, seccomp
 from proctor_service.sandbox.local import bundle, cgroups
 from proctor_service.sandbox.local.abilities import kernel_checks
+from proctor_service.sandbox.local.bundle import USERS, Launch
 from proctor_service.sandbox.local.fork_server import RLIMITS
 from proctor_service.sandbox.local.image import TOOLS, in_image
 from proctor_service.sandbox.local.interpreter import (
@@ -33,7 +34,6 @@ from proctor_service.sandbox.local.interpreter import (
     find_interpreter,
     is_shown,
 )
-from proctor_service.sandbox.local.spawn import USERS, Launch
 from proctor_service.sandbox.memory_room import memory_check, memory_room
 from proctor_service.sandbox.open_files import allowed_open_files
 from proctor_service.settings import Settings, Share, cores
@@ -48,7 +48,7 @@ _WEIGHT_OF_NICE = 0.8  # factor of CPU share per nice level (sched(7))
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class LocalPlan:
     """Plan of the local backend for this machine.
 
     `memory_mb`: maximum memory of all evaluations with a slot together. `cores`: cores for the
@@ -58,7 +58,7 @@ class Plan:
 
     launch: Launch
     traits: Traits
-    checks: tuple[Check, ...]
+    checks: tuple[MachineCheck, ...]
     hierarchy: cgroups.Hierarchy | None
     cpu_weight: float
     warm_slots: int
@@ -84,7 +84,7 @@ class Plan:
 
 def make_plan(
     settings: Settings, share: Share | None = None, environments: Environments = NO_ENVIRONMENTS
-) -> Plan:
+) -> LocalPlan:
     """Inspect the machine and return the plan for a part of the machine, by default the whole.
 
     Raises StartError only when the sandboxes' interpreter is missing.
@@ -102,7 +102,7 @@ def make_plan(
         _hidden_service(interpreter),
         _open_files_check(settings),
         memory_check(settings, memory_room()),
-        Check("python", True, f"{interpreter.executable} ({interpreter.version})"),
+        MachineCheck("python", True, f"{interpreter.executable} ({interpreter.version})"),
         *_language_checks(settings, languages),
     )
     config: dict[str, object] = {
@@ -122,7 +122,7 @@ def make_plan(
             raise StartError("this service does not have it")
         return in_environment(launch, found, settings)
 
-    return Plan(
+    return LocalPlan(
         launch=launch,
         launch_in=launch_in,
         idle_seconds=settings.environment_idle_seconds,
@@ -143,7 +143,7 @@ def make_plan(
     )
 
 
-def refuse_without_isolation(plan: Plan, allow_degraded: bool) -> None:
+def refuse_without_isolation(plan: LocalPlan, allow_degraded: bool) -> None:
     """Raise StartError when a required protection is missing, unless `allow_degraded`."""
     missing = [check for check in plan.checks if check.required and not check.ok]
     if missing and not allow_degraded:
@@ -152,12 +152,12 @@ def refuse_without_isolation(plan: Plan, allow_degraded: bool) -> None:
 
 
 def _launch(
-    settings: Settings, interpreter: Interpreter, known: dict[str, object], share: Share
+    settings: Settings, interpreter: Interpreter, machine_config: dict[str, object], share: Share
 ) -> Launch:
     users = USERS // share.count
-    memory_counted = bool(known["memory_counted"])
+    memory_counted = bool(machine_config["memory_counted"])
     config: dict[str, object] = {
-        **known,
+        **machine_config,
         "tools": _tool_paths(),
         **_python_config(interpreter),
         "paths": [*interpreter.shown, *map(str, settings.sandbox_paths)],
@@ -176,7 +176,7 @@ def _launch(
         flood_bytes=settings.flood_mb << 20,
         memory_is_counted=memory_counted,
         kills_path=kills_path(),
-        contained=bool(known["namespaces"]),
+        contained=bool(machine_config["namespaces"]),
         rlimits=tuple(
             (soft % _RLIMITS, hard % _RLIMITS)
             for soft, hard in (resource.getrlimit(each) for each in RLIMITS)
@@ -254,7 +254,7 @@ def _can_become(uid: int) -> bool:
     return os.geteuid() == 0 and capable and mapped
 
 
-def _namespaces(uid: int) -> tuple[list[Check], bool]:
+def _namespaces(uid: int) -> tuple[list[MachineCheck], bool]:
     """Return the checks of namespaces and seccomp, and True if a user namespace is needed."""
     wanted = kernel.NEWNS | kernel.NEWUTS | kernel.NEWIPC | kernel.NEWPID | kernel.NEWNET
     as_root = _can_become(uid) and _can_unshare(wanted)
@@ -267,7 +267,7 @@ def _namespaces(uid: int) -> tuple[list[Check], bool]:
     except KeyError:
         filtered = False
     return [
-        Check(
+        MachineCheck(
             "namespaces",
             as_root or as_user,
             f"pid, mount, network, ipc, uts: {how}",
@@ -277,7 +277,7 @@ def _namespaces(uid: int) -> tuple[list[Check], bool]:
             required=True,
             guards=True,
         ),
-        Check(
+        MachineCheck(
             "seccomp",
             filtered,
             f"system call filter for {machine}",
@@ -291,7 +291,7 @@ def _namespaces(uid: int) -> tuple[list[Check], bool]:
     ], as_user
 
 
-def _cgroup_checks(hierarchy: cgroups.Hierarchy | None, why_not: str) -> list[Check]:
+def _cgroup_checks(hierarchy: cgroups.Hierarchy | None, why_not: str) -> list[MachineCheck]:
     checks = []
     for controller, instead in (
         ("memory", "an rlimit for each process, and a look at their sum every 50 ms"),
@@ -300,7 +300,7 @@ def _cgroup_checks(hierarchy: cgroups.Hierarchy | None, why_not: str) -> list[Ch
         ok = hierarchy is not None and hierarchy.counts(controller)
         version = f"cgroup v{hierarchy.version}" if hierarchy is not None else why_not
         checks.append(
-            Check(
+            MachineCheck(
                 f"{controller}_cgroup",
                 ok,
                 version if ok else f"{version}; instead: {instead}",
@@ -311,9 +311,9 @@ def _cgroup_checks(hierarchy: cgroups.Hierarchy | None, why_not: str) -> list[Ch
     return checks
 
 
-def _core_check(hierarchy: cgroups.Hierarchy | None) -> Check:
+def _core_check(hierarchy: cgroups.Hierarchy | None) -> MachineCheck:
     ok = hierarchy is not None and hierarchy.counts("cpu")
-    return Check(
+    return MachineCheck(
         "cpu_cgroup",
         ok,
         "cores are shared out by sandbox"
@@ -323,10 +323,10 @@ def _core_check(hierarchy: cgroups.Hierarchy | None) -> Check:
     )
 
 
-def _hidden_service(interpreter: Interpreter) -> Check:
+def _hidden_service(interpreter: Interpreter) -> MachineCheck:
     code = str(Path(__file__).resolve())
     seen = is_shown(code) or any(code.startswith(path + "/") for path in interpreter.shown)
-    return Check(
+    return MachineCheck(
         "service_hidden",
         not seen,
         "sandboxes see the service's code" if seen else "sandboxes do not see the service's code",
@@ -335,13 +335,13 @@ def _hidden_service(interpreter: Interpreter) -> Check:
     )
 
 
-def _open_files_check(settings: Settings) -> Check:
+def _open_files_check(settings: Settings) -> MachineCheck:
     mend = "raise the hard limit of open files (ulimit -Hn; systemd: LimitNOFILE=)"
     try:
         fitted = settings.fitted(allowed_open_files())
     except StartError as error:
-        return Check("descriptors", False, str(error), mend, required=True)
-    return Check(
+        return MachineCheck("descriptors", False, str(error), mend, required=True)
+    return MachineCheck(
         "descriptors",
         fitted.max_sandboxes == settings.max_sandboxes,
         f"open files for {fitted.max_sandboxes} of {settings.max_sandboxes} sandboxes at once",
@@ -359,9 +359,9 @@ def _languages(settings: Settings) -> dict[str, str]:
     return found
 
 
-def _language_checks(settings: Settings, found: dict[str, str]) -> list[Check]:
+def _language_checks(settings: Settings, found: dict[str, str]) -> list[MachineCheck]:
     return [
-        Check(
+        MachineCheck(
             f"language {name}",
             name in found,
             found.get(name, f"needs {', '.join(language.needs)}"),

@@ -27,7 +27,7 @@ from functools import partial
 from typing import Protocol
 
 from proctor_service.sandbox.linux import procfs
-from proctor_service.sandbox.linux.turn_clock import TurnClock
+from proctor_service.sandbox.linux.time_limits import TurnClock
 from proctor_service.sandbox.local.cgroups import LONG_RUNNING, SET_ASIDE
 from proctor_service.sandbox.local.idle import IdleClock, Measurement, Sample, Seen, ThreadTimes
 from proctor_service.sandbox.local.memory import MemoryLimit, exceeds, may_exceed

@@ -1,8 +1,12 @@
 """The slots of one environment: a zygote, its fork servers, and the sandboxes that wait in them.
 
-`take` hands out a slot with a ready sandbox. The pool grows when all slots are in use, as far as
-the backend gives places, and shrinks some time after a load peak. A dead fork server and a dead
-zygote are replaced.
+    starting ──▶ ready ──▶ leased ──▶ recycling ──▶ ready …        (any) ──▶ dead
+
+In state `ready`, a fresh, locked-down and idle sandbox waits in the slot, so a lease is cheap. The
+fork server forks the next sandbox as soon as the last is gone; if a waiting sandbox ends, for
+example because the machine runs out of memory, after a pause. When a fork server dies, its sandbox
+dies too, and the pool replaces the slot. The pool grows when all slots are in use, as far as the
+backend gives places, and shrinks some time after a load peak.
 """
 
 from __future__ import annotations
@@ -10,23 +14,214 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
+import secrets
+import select
+import signal
+import socket
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from proctor_service.errors import NoSandboxInTime, SandboxUnavailable, StartError
-from proctor_service.sandbox.environments import Users, WatchedFolders
+from proctor_service.sandbox.environments import WatchedFolders
 from proctor_service.sandbox.interface import Limits
-from proctor_service.sandbox.linux.poller import Poller
-from proctor_service.sandbox.local.cgroups import Group
-from proctor_service.sandbox.local.slot import Slot
-from proctor_service.sandbox.local.spawn import START_SECONDS, Launch, Spawner
+from proctor_service.sandbox.linux.channel import Poller
+from proctor_service.sandbox.local.bundle import START_SECONDS, Launch, Spawner
+from proctor_service.sandbox.local.cgroups import AWAKE, Group
+from proctor_service.sandbox.local.sandbox import LocalSandbox
 
 _log = logging.getLogger(__name__)
+_END_SECONDS = 5.0
+_PAUSE_SECONDS = 0.1  # what ended a waiting sandbox may end the next one as well
+_PER_SANDBOX = 4  # its channel, stdout, stderr and a pidfd
 _SURPLUS_SECONDS = 2.0
-_STILLBORN = 5  # failed spawns in a row after which leases fail at once,
+_MOST_FAILED_STARTS = 5  # in a row; after them leases fail at once,
 _TRY_AGAIN_SECONDS = 2.0  # for this time
+
+State = Literal["starting", "ready", "leased", "recycling", "dead"]
+
+
+class Slot:
+    """Owns a fork server and talks to it; calls `on_change` when ready and when dead.
+
+    Raises OSError when the zygote cannot accept the order.
+    """
+
+    def __init__(
+        self,
+        spawner: Spawner,
+        launch: Launch,
+        number: int,
+        group: Group,
+        poller: Poller,
+        on_change: Callable[[Slot], None],
+    ) -> None:
+        self.state: State = "starting"
+        self.error = ""
+        self.closed = False
+        self.has_served = False  # a sandbox was ready here before
+        self.sandbox: LocalSandbox | None = None
+        self.disk_mb = launch.disk_mb
+        self.group = group
+        self._launch = launch
+        self._poller = poller
+        self._on_change = on_change
+        self._loop = asyncio.get_running_loop()
+        self._received = bytearray()
+        self._descriptors: list[int] = []
+        self._unsent = bytearray()
+        self._pause: asyncio.TimerHandle | None = None
+        self.pid = 0
+        self._pidfd = -1
+        entrances = group.entrances()
+        try:
+            self._control, theirs = socket.socketpair()
+            with contextlib.ExitStack() as on_failure, theirs:
+                on_failure.callback(self._control.close)
+                spawner.spawn(number, theirs, entrances)
+                on_failure.pop_all()
+        finally:
+            for entrance in entrances:
+                os.close(entrance)
+        self._control.setblocking(False)
+        self._send(b"fork %d\n" % self.disk_mb)
+        self._loop.add_reader(self._control.fileno(), self._on_control)
+
+    # ------------------------------------------------------------ called by the pool
+
+    def lease(self, limits: Limits) -> LocalSandbox:
+        """Return the waiting sandbox; the caller must kill the sandbox and wait for its end.
+
+        Raises OSError when the kernel refuses the limits.
+        """
+        self.group.set_limits(limits.memory_mb, limits.processes)
+        if self.state != "ready" or self.sandbox is None:
+            raise SandboxUnavailable(f"slot is {self.state}")
+        self.state = "leased"
+        self._send(b"fork %d\n" % self.disk_mb)
+        return self.sandbox
+
+    def give_back(self, sandbox: LocalSandbox) -> None:
+        """Kill a leased sandbox, unless the sandbox has already ended."""
+        if self.sandbox is sandbox:
+            self.state = "recycling"
+            sandbox.kill()
+
+    def refit(self, disk_mb: int) -> None:
+        """Replace the waiting sandbox by a sandbox with another disk size."""
+        self.disk_mb = disk_mb
+        if self.sandbox is not None:
+            self.state = "recycling"
+            self._send(b"fork %d\n" % disk_mb)
+            self.sandbox.kill()
+
+    def close(self) -> None:
+        """Kill the fork server; the kernel kills its descendants."""
+        self.closed = True
+        self._die("closed")
+
+    def wait_closed(self) -> None:
+        """Block until the killed processes are gone, then remove the cgroup."""
+        if self._pidfd >= 0:
+            if not _wait_gone(self._pidfd, _END_SECONDS):
+                # Without namespaces, the fork server was not killed and cleans up first.
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+                _wait_gone(self._pidfd, _END_SECONDS)
+            os.close(self._pidfd)
+            self._pidfd = -1
+        self.group.close()
+
+    # ------------------------------------------------------------ messages with the fork server
+
+    def _send(self, line: bytes = b"") -> None:
+        """Send an order and the unsent rest of earlier orders; the rest follows when possible."""
+        self._unsent += line
+        try:
+            if self._unsent:
+                del self._unsent[: self._control.send(self._unsent)]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._unsent.clear()  # the fork server is gone, as `_on_control` will find
+        if self._unsent:
+            self._loop.add_writer(self._control.fileno(), self._send)
+        elif not line:
+            self._loop.remove_writer(self._control.fileno())
+
+    def _on_control(self) -> None:
+        try:
+            data, descriptors, _, _ = socket.recv_fds(self._control, 1 << 16, 16)
+        except BlockingIOError:
+            return
+        except OSError:
+            data, descriptors = b"", []
+        self._descriptors += descriptors
+        if not data:
+            self._die(self.error or "the forkserver died")
+            return
+        self._received += data
+        while b"\n" in self._received:
+            line, _, self._received = self._received.partition(b"\n")
+            kind, _, rest = line.decode("utf-8", "replace").partition(" ")
+            self._on_message(kind, rest)
+
+    def _on_message(self, kind: str, rest: str) -> None:
+        if kind == "born" and not self._descriptors:
+            self._die("no descriptor is left")
+        elif kind == "born":
+            self.pid, self._pidfd = int(rest), self._descriptors.pop(0)
+        elif kind == "failed":
+            self.error = rest
+            self._die(rest)
+        elif kind == "ready" and len(self._descriptors) < _PER_SANDBOX:
+            self._die("no descriptor is left")
+        elif kind == "ready":
+            lent = self._descriptors[:_PER_SANDBOX]
+            del self._descriptors[:_PER_SANDBOX]
+            self.sandbox = LocalSandbox(
+                f"sb_{secrets.token_hex(12)}", lent, self.group, self._launch, self._poller
+            )
+            if int(rest) == self.disk_mb:
+                self.state, self.has_served = "ready", True
+                self._on_change(self)
+            else:
+                self.refit(self.disk_mb)
+        elif self.sandbox is not None:
+            sandbox, self.sandbox = self.sandbox, None
+            self.group.set_weight(AWAKE)  # the next sandbox is being forked
+            if self.state == "ready":  # no lease has ordered the next one
+                self._pause = self._loop.call_later(_PAUSE_SECONDS, self._order_another)
+            if self.state != "dead":
+                self.state = "recycling"
+            status, cpu_microseconds, max_rss_kb = map(int, rest.split())
+            sandbox.on_exit(status, cpu_microseconds / 1e6, max_rss_kb)
+
+    def _order_another(self) -> None:
+        self._send(b"fork %d\n" % self.disk_mb)
+
+    def _die(self, why: str) -> None:
+        if self.state == "dead":
+            return
+        if self._pause is not None:
+            self._pause.cancel()
+        self._loop.remove_reader(self._control.fileno())
+        self._loop.remove_writer(self._control.fileno())
+        self._control.close()
+        if self._launch.contained and self._pidfd >= 0:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+        for descriptor in self._descriptors:
+            os.close(descriptor)
+        self._descriptors = []
+        sandbox, self.sandbox = self.sandbox, None
+        if sandbox is not None:
+            sandbox.on_lost(f"its forkserver is gone: {why}")
+        self.error = self.error or why
+        self.state = "dead"
+        self._on_change(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +232,7 @@ class Place:
     group: Group
 
 
-class Pool(Users):
+class SlotPool:
     """Slots with the same launch.
 
     `warm_slots`: slots beside those of stateful sandboxes that the pool keeps. `new_place`: returns
@@ -51,26 +246,27 @@ class Pool(Users):
         new_place: Callable[[], Place | None],
         poller: Poller,
     ) -> None:
-        super().__init__()
+        self.last_used_at = time.monotonic()
         self.watched: WatchedFolders | None = None
+        self._users = 0
         self._launch = launch
         self._warm_slots = warm_slots
         self._new_place = new_place
         self._poller = poller
         self._spawner = Spawner(launch)
-        self._midwife: asyncio.Task[None] | None = None
+        self._starter: asyncio.Task[None] | None = None
         self._slots: list[Slot] = []
         self._ready: deque[Slot] = deque()
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._refitting: dict[Slot, asyncio.Future[None]] = {}
         self._stateful: set[Slot] = set()
         self._closing = False
-        self._stillborn = 0
-        self._stillborn_at = 0.0
+        self._failed_starts = 0
+        self._failed_start_at = 0.0
         self._last_error = ""
         self._surplus_since = time.monotonic()
         self._last_ready_at = time.monotonic()
-        self._graves: set[asyncio.Task[None]] = set()
+        self._ended: set[asyncio.Task[None]] = set()
 
     @property
     def slots(self) -> list[Slot]:
@@ -91,7 +287,7 @@ class Pool(Users):
             raise StartError(f"no sandbox came up: {error}") from None
         deadline = time.monotonic() + START_SECONDS
         while len(self._ready) < self._warm_slots:
-            if self._stillborn or time.monotonic() > deadline:
+            if self._failed_starts or time.monotonic() > deadline:
                 await self.close()
                 raise StartError(f"no sandbox came up: {self._last_error or 'it took too long'}")
             for _ in range(self._warm_slots - len(self._slots)):
@@ -103,10 +299,10 @@ class Pool(Users):
         self._closing = True
         for slot in list(self._slots):
             slot.close()
-        while self._graves:
-            await asyncio.wait(self._graves)
-        if self._midwife is not None:
-            await asyncio.wait({self._midwife})
+        while self._ended:
+            await asyncio.wait(self._ended)
+        if self._starter is not None:
+            await asyncio.wait({self._starter})
         await self._spawner.close()
 
     def census(self) -> Counter[str]:
@@ -138,7 +334,30 @@ class Pool(Users):
         elif time.monotonic() - self._surplus_since > _SURPLUS_SECONDS:
             self._ready.popleft().close()
 
-    async def take(self, limits: Limits) -> Slot:
+    @contextlib.asynccontextmanager
+    async def borrow(self, limits: Limits) -> AsyncIterator[tuple[Slot, LocalSandbox]]:
+        """Lend a fresh sandbox and its slot. Raises SandboxUnavailable, and NoSandboxInTime."""
+        self._users += 1
+        try:
+            slot = await self._take(limits)
+            try:
+                sandbox = slot.lease(limits)
+            except OSError as error:
+                slot.close()
+                raise SandboxUnavailable(f"limits cannot be set: {error}") from error
+            try:
+                yield slot, sandbox
+            finally:
+                slot.give_back(sandbox)
+        finally:
+            self._users -= 1
+            self.last_used_at = time.monotonic()
+
+    def is_idle(self, seconds: float) -> bool:
+        """Return True if nobody has used the pool for this time."""
+        return not self._users and time.monotonic() - self.last_used_at >= seconds
+
+    async def _take(self, limits: Limits) -> Slot:
         """Wait for a slot as long as slots become ready: many callers on a slow machine take long.
 
         Raises NoSandboxInTime if none became ready for 60 s.
@@ -185,8 +404,8 @@ class Pool(Users):
         try:
             await waiter
         except asyncio.CancelledError:
-            given = self._refitting.pop(slot, None) is None
-            if given and slot.state == "ready" and slot not in self._ready:
+            was_handed_out = self._refitting.pop(slot, None) is None
+            if was_handed_out and slot.state == "ready" and slot not in self._ready:
                 self._on_slot(slot)
             raise
         return slot.state == "ready"
@@ -220,8 +439,8 @@ class Pool(Users):
         self._slots.append(slot)
 
     def _start_spawning(self) -> None:
-        if self._midwife is None or self._midwife.done():
-            self._midwife = asyncio.get_running_loop().create_task(self._replace_zygote())
+        if self._starter is None or self._starter.done():
+            self._starter = asyncio.get_running_loop().create_task(self._replace_zygote())
 
     async def _replace_zygote(self) -> None:
         _log.warning("the zygote died and is replaced")
@@ -232,14 +451,14 @@ class Pool(Users):
         self._wake(len(self._waiters))
 
     def _note_failed_spawn(self, why: str) -> None:
-        self._stillborn += 1
-        self._stillborn_at = time.monotonic()
+        self._failed_starts += 1
+        self._failed_start_at = time.monotonic()
         self._last_error = why
 
     def _gives_up(self) -> bool:
         """Return True after repeated recent failures; after a pause, callers try again."""
-        lately = time.monotonic() - self._stillborn_at < _TRY_AGAIN_SECONDS
-        return self._stillborn >= _STILLBORN and lately
+        lately = time.monotonic() - self._failed_start_at < _TRY_AGAIN_SECONDS
+        return self._failed_starts >= _MOST_FAILED_STARTS and lately
 
     def _on_slot(self, slot: Slot) -> None:
         """Hand out a slot that became ready, or replace a slot that died."""
@@ -249,13 +468,13 @@ class Pool(Users):
             if slot.state == "ready":
                 return
         if slot.state == "ready":
-            self._stillborn = 0
+            self._failed_starts = 0
             self._last_ready_at = time.monotonic()
             if slot not in self._ready:  # else its waiting sandbox had ended
                 self._ready.append(slot)
             self._wake(1)
         else:
-            self._bury(slot)
+            self._remove_dead(slot)
             self._wake(len(self._waiters))
 
     def _wake(self, most: int) -> None:
@@ -266,18 +485,18 @@ class Pool(Users):
                 waiter.set_result(None)
                 most -= 1
 
-    def _bury(self, slot: Slot) -> None:
+    def _remove_dead(self, slot: Slot) -> None:
         self._slots.remove(slot)
         if not (self._closing or slot.closed):
             if not slot.has_served:
                 self._note_failed_spawn(slot.error)
             _log.warning("a forkserver died and is replaced", extra={"why": slot.error})
             unkept = len(self._slots) - len(self._stateful)
-            if self._stillborn < _STILLBORN and unkept < self._warm_slots:
+            if self._failed_starts < _MOST_FAILED_STARTS and unkept < self._warm_slots:
                 self._add_slot()
-        grave = asyncio.get_running_loop().create_task(asyncio.to_thread(slot.wait_closed))
-        self._graves.add(grave)
-        grave.add_done_callback(self._graves.discard)
+        ending = asyncio.get_running_loop().create_task(asyncio.to_thread(slot.wait_closed))
+        self._ended.add(ending)
+        ending.add_done_callback(self._ended.discard)
 
     async def _change(self, seconds: float) -> None:
         """Wait until a slot becomes ready or dies, at most `seconds`."""
@@ -290,3 +509,10 @@ class Pool(Users):
         finally:
             with contextlib.suppress(ValueError):  # was woken
                 self._waiters.remove(waiter)  # else `_grow` adds a slot for a caller that is gone
+
+
+def _wait_gone(pidfd: int, seconds: float) -> bool:
+    """Block until a pidfd's process has ended; False on timeout."""
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))

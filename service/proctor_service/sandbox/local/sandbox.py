@@ -12,16 +12,14 @@ import time
 from proctor_service.errors import SandboxLost
 from proctor_service.sandbox.interface import Ended, Ending, Job, Limits, Usage
 from proctor_service.sandbox.linux import procfs
-from proctor_service.sandbox.linux.channel import Channel, Stream
+from proctor_service.sandbox.linux.channel import Channel, Poller, Stream
 from proctor_service.sandbox.linux.exit_status import Evidence, ended_by, outside_cause
-from proctor_service.sandbox.linux.poller import Poller
-from proctor_service.sandbox.linux.time_limits import TimeLimits
-from proctor_service.sandbox.linux.turn_clock import TurnClock
+from proctor_service.sandbox.linux.time_limits import TimeLimits, TurnClock
+from proctor_service.sandbox.local.bundle import Launch
 from proctor_service.sandbox.local.cgroups import AWAKE, Group
 from proctor_service.sandbox.local.fork_server import LOCKED, RLIMITS, THREAD_MB
 from proctor_service.sandbox.local.idle import Measurement
 from proctor_service.sandbox.local.memory import MemoryLimit
-from proctor_service.sandbox.local.spawn import Launch
 
 _INTERPRETER_MB = 64  # address space of a bare interpreter
 _FORKSERVER_PROCESSES = 1  # the fork server counts against the same user's limit

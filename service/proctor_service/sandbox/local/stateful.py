@@ -28,7 +28,7 @@ from proctor_service.sandbox.linux import procfs
 from proctor_service.sandbox.linux.exit_status import OVER, SHORT_OF_MEMORY, Evidence, outside_cause
 from proctor_service.sandbox.linux.time_limits import UNSEEN_TIMES
 from proctor_service.sandbox.local.cgroups import AWAKE, RESTING
-from proctor_service.sandbox.local.execution import Execution, Pipes
+from proctor_service.sandbox.local.execution import CommandExecution, Pipes
 from proctor_service.sandbox.local.idle import Measurement
 from proctor_service.sandbox.local.memory import MemoryLimit
 from proctor_service.sandbox.local.monitor import Monitor
@@ -61,7 +61,7 @@ class LocalStatefulSandbox(FileOperations):
         self._monitor = monitor
         self._flood_bytes = sandbox.launch.flood_bytes
         self._numbers = itertools.count(1)
-        self._running: dict[int, Execution] = {}
+        self._running: dict[int, CommandExecution] = {}
         self._past_exchanges = 0  # of commands that have ended
         self._listener: asyncio.Task[None] | None = None
         self._commands = 0
@@ -79,9 +79,9 @@ class LocalStatefulSandbox(FileOperations):
         untimed = self._limits.with_time(_UNTIMED_SECONDS)
         job = {"kind": "session", "descriptors": self._sandbox.descriptors}
         self._sandbox.begin(Job(json.dumps(job).encode() + b"\n", untimed), _DESCRIPTORS)
-        said = await self._sandbox.receive()
-        if said != b'["ready"]':
-            text = (said or b"")[:8000].decode("ascii", "replace")
+        first_line = await self._sandbox.receive()
+        if first_line != b'["ready"]':
+            text = (first_line or b"")[:8000].decode("ascii", "replace")
             log.error("the program inside did not start: %s", text)
             self._sandbox.kill()
             raise SandboxLost("the program inside did not start")
@@ -115,7 +115,7 @@ class LocalStatefulSandbox(FileOperations):
         return await self._run(
             kind,
             [seconds + _MARGIN_SECONDS, work],
-            lambda number, channel: Execution(
+            lambda number, channel: CommandExecution(
                 number,
                 limits,
                 channel,
@@ -134,7 +134,7 @@ class LocalStatefulSandbox(FileOperations):
         return await self._run(
             kind,
             what,
-            lambda number, channel: Execution(
+            lambda number, channel: CommandExecution(
                 number,
                 limits,
                 channel,
@@ -149,7 +149,7 @@ class LocalStatefulSandbox(FileOperations):
     # ------------------------------------------------------------ runs
 
     async def _run(
-        self, kind: str, what: list[object], make: Callable[[int, Pipes], Execution]
+        self, kind: str, what: list[object], make: Callable[[int, Pipes], CommandExecution]
     ) -> Ended:
         cpu_base = 0.0 if self._running else await self._cpu_total()
         if self._sandbox.is_over or self._listener is None or self._listener.done():
@@ -197,7 +197,7 @@ class LocalStatefulSandbox(FileOperations):
         self._finish(execution)
         return ended
 
-    def _begin(self, execution: Execution, cpu_base: float) -> None:
+    def _begin(self, execution: CommandExecution, cpu_base: float) -> None:
         self._commands += 1
         if not self._running:
             self.started_at = time.monotonic()
@@ -209,7 +209,7 @@ class LocalStatefulSandbox(FileOperations):
             self._monitor.add(self)
         self._running[execution.number] = execution
 
-    def _finish(self, execution: Execution) -> None:
+    def _finish(self, execution: CommandExecution) -> None:
         if self._running.pop(execution.number, None) is None:
             return
         self._past_exchanges += execution.exchanges
@@ -223,7 +223,7 @@ class LocalStatefulSandbox(FileOperations):
             self._sandbox.group.forget_kills()
             self._sandbox.set_weight(RESTING)
 
-    def _tell_kill(self, execution: Execution, reason: Ending) -> None:
+    def _tell_kill(self, execution: CommandExecution, reason: Ending) -> None:
         if execution.stop(reason):
             self._sandbox.set_weight(AWAKE)  # dying takes some CPU time, too
             self._sandbox.send(json.dumps(["kill", execution.number]).encode() + b"\n")
@@ -233,7 +233,7 @@ class LocalStatefulSandbox(FileOperations):
         kills = 0 if self._running else self._sandbox.group.out_of_memory_kills()
         return kills > 0 and not self._sandbox.group.at_memory_limit()
 
-    def _evidence(self, execution: Execution, status: int, cpu_seconds: float) -> Evidence:
+    def _evidence(self, execution: CommandExecution, status: int, cpu_seconds: float) -> Evidence:
         kills = self._sandbox.group.out_of_memory_kills() - execution.kills_before
         at_memory_limit = self._sandbox.group.at_memory_limit()
         if status == 0 and at_memory_limit:

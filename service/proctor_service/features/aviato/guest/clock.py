@@ -10,8 +10,7 @@ import resource
 from typing import Any
 
 from ....sandbox.linux import procfs
-from ....sandbox.linux.time_limits import TimeLimits
-from ....sandbox.linux.turn_clock import TurnClock
+from ....sandbox.linux.time_limits import TimeLimits, TurnClock
 
 
 class Clock:

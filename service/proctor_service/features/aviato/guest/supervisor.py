@@ -28,7 +28,7 @@ from collections import deque
 from typing import Any, NoReturn
 
 from ....sandbox.linux import kernel
-from ....sandbox.linux.turn_clock import TurnClock
+from ....sandbox.linux.time_limits import TurnClock
 from . import child, processes, workdir
 from .clock import Clock
 
@@ -250,10 +250,10 @@ class _Supervisor:
         if stream.kind == b"l" and self.clock.turns is not None:
             self.clock.turns.heard(data, behind=bool(self.unsent))
         stream.total += len(data)
-        kept = data[: stream.room]
-        stream.room -= len(kept)
-        if kept:
-            self.frames.append(stream.kind + binascii.b2a_base64(kept))
+        stored_part = data[: stream.room]
+        stream.room -= len(stored_part)
+        if stored_part:
+            self.frames.append(stream.kind + binascii.b2a_base64(stored_part))
         if self.limits and stream.total > self.limits["flood_bytes"]:
             self.stop("output_limit")
         return True

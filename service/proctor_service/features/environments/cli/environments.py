@@ -21,7 +21,7 @@ from proctor_service.cli.failures import TROUBLE, UNSOUND, Trouble, friendly, se
 from proctor_service.errors import StartError
 
 if TYPE_CHECKING:
-    from proctor_service.features.environments.store import Store
+    from proctor_service.features.environments.store import EnvironmentStore
     from proctor_service.sandbox.environments import BuiltEnvironment
     from proctor_service.settings.environments import Environment
 
@@ -33,18 +33,18 @@ Names = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class _Configured:
-    """The environments of the file, their store, and the interpreter of those that name none."""
+    """The environments of the file, their store, and the default interpreter."""
 
     definitions: Mapping[str, Environment]
-    store: Store
+    store: EnvironmentStore
     default: Path
 
     def chosen(self, names: Sequence[str] | None) -> dict[str, Environment]:
         """Return these environments, or all. Raises Trouble for an unknown name."""
         for name in names or ():
             if name not in self.definitions:
-                known = ", ".join(self.definitions) or "none"
-                raise Trouble(f"{plain(name, 80)}: no such environment; there are: {known}")
+                choices = ", ".join(self.definitions) or "none"
+                raise Trouble(f"{plain(name, 80)}: no such environment; there are: {choices}")
         return {name: self.definitions[name] for name in names or self.definitions}
 
 
@@ -166,19 +166,21 @@ def harbor_environments(
 
 
 def _configured() -> _Configured:
-    """Return the environments of PROCTOR_ENVIRONMENTS. Raises Trouble without it, StartError."""
+    """Return the environments of PROCTOR_ENVIRONMENTS. Raises Trouble without the file, StartError."""
     settings = settings_from()
     if settings.environments is None:
         raise Trouble(
             "PROCTOR_ENVIRONMENTS is not set: it names the TOML file of the environments, as in "
             "docs/environments.md"
         )
-    from proctor_service.features.environments.store import Store, environments_folder
+    from proctor_service.features.environments.store import EnvironmentStore, environments_folder
     from proctor_service.sandbox.environments import default_python
     from proctor_service.settings.environments import read_environments
 
     definitions = read_environments(settings.environments)
-    return _Configured(definitions, Store(environments_folder(settings)), default_python(settings))
+    return _Configured(
+        definitions, EnvironmentStore(environments_folder(settings)), default_python(settings)
+    )
 
 
 def _row(name: str, configured: _Configured) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """Images and environments of Harbor tasks.
 
-A `docker_image` is used as it is. A Dockerfile is built by buildah into an OCI folder, and so is a
-`docker_image` that the task changes: with a working directory, or with files in `environment/`. The
+A `docker_image` is used directly. A Dockerfile is built by buildah into an OCI folder, and so is a
+`docker_image` with changes of the task: with a working directory, or with files in `environment/`. The
 steps of a Dockerfile run as the user of the command, outside of any sandbox, and with the network
-of the machine: build only tasks that you trust. buildah reads its own variables and files
+of the machine: build only trusted tasks. buildah reads its own variables and files
 (`STORAGE_DRIVER`, `BUILDAH_ISOLATION`, `storage.conf`).
 """
 
@@ -48,12 +48,12 @@ def build_images(
 
 
 def _described(task: HarborTask) -> tuple[object, ...]:
-    """Return everything that a task's environment depends on."""
+    """Return all inputs of a task's environment."""
     return _digest(task), dict(task.variables), task.memory_mb, task.disk_mb
 
 
 def _digest(task: HarborTask) -> str:
-    """Return the digest of everything that a task's image depends on."""
+    """Return the digest of all inputs of a task's image."""
     found = hashlib.sha256(repr((task.image, task.working_directory)).encode())
     for path in sorted(task.context.rglob("*")):
         mode = path.lstat().st_mode
@@ -69,8 +69,8 @@ def _table(task: HarborTask, image: str) -> str:
     if task.variables:
         lines.append(f"env = {_inline(task.variables)}")
     limits = {"memory_mb": task.memory_mb, "disk_mb": task.disk_mb}
-    if given := {name: value for name, value in limits.items() if value is not None}:
-        lines.append(f"limits = {_inline(given)}")
+    if own_limits := {name: value for name, value in limits.items() if value is not None}:
+        lines.append(f"limits = {_inline(own_limits)}")
     return "\n".join(lines) + "\n"
 
 
@@ -96,7 +96,7 @@ def _image(task: HarborTask, folder: Path, say: Say, rebuild: bool) -> str:
 
 
 def _recipe(task: HarborTask, dockerfile: Path, has_files: bool) -> str:
-    """Return the Dockerfile to build: the task's own, or one on top of its `docker_image`."""
+    """Return the Dockerfile to build: the task's own, or a layer on its `docker_image`."""
     own = dockerfile.read_text(encoding="utf-8") if task.image is None else f"FROM {task.image}"
     lines = [own]
     if task.working_directory is not None:
@@ -133,5 +133,5 @@ def _buildah(task: HarborTask, seconds: float, *arguments: str) -> None:
         message = f"{task.folder}: buildah {arguments[0]} took longer than {seconds:g} s"
         raise Trouble(message) from None
     if done.returncode != 0:
-        said = (done.stderr or done.stdout).strip()[-MOST_SHOWN_CHARACTERS:]
-        raise Trouble(f"{task.folder}: buildah {arguments[0]} failed:\n{said}")
+        output = (done.stderr or done.stdout).strip()[-MOST_SHOWN_CHARACTERS:]
+        raise Trouble(f"{task.folder}: buildah {arguments[0]} failed:\n{output}")

@@ -20,7 +20,7 @@ from proctor_service.errors import StartError
 from proctor_service.features.environments.cli.harbor_images import build_images
 
 AGENT_SECONDS = 600.0
-"""Time of a reference solution whose task sets none."""
+"""Time of a reference solution without a time in its task."""
 _MOST_AT_ONCE = 4
 _SOLVE = (
     "mkdir -p /logs/agent /logs/verifier /logs/artifacts; chmod -R 755 /solution; "
@@ -73,12 +73,12 @@ def load(folder: Path, limit: int | None, *, empty: bool) -> list[HarborTask]:
 def own_environments(tasks: Sequence[HarborTask]) -> Mapping[str, str]:
     """Build the environments of tasks for a service of this command; return its variables.
 
-    Environments of PROCTOR_ENVIRONMENTS are used as they are. Raises Trouble and StartError.
+    Environments of PROCTOR_ENVIRONMENTS are used directly. Raises Trouble and StartError.
     """
     settings = settings_from()
     if settings.environments is not None:
         return {}
-    from proctor_service.features.environments.store import Store, environments_folder
+    from proctor_service.features.environments.store import EnvironmentStore, environments_folder
     from proctor_service.sandbox.environments import default_python
     from proctor_service.settings.environments import read_environments
 
@@ -88,7 +88,7 @@ def own_environments(tasks: Sequence[HarborTask]) -> Mapping[str, str]:
     # Another command may run at the same time, with other tasks.
     file = images / f"environments-{hashlib.sha256(text.encode()).hexdigest()[:16]}.toml"
     file.write_text(text, encoding="utf-8")
-    store, python = Store(folder), default_python(settings)
+    store, python = EnvironmentStore(folder), default_python(settings)
     for name, definition in read_environments(file).items():
         try:
             store.build(name, definition, python, print_step)
@@ -99,14 +99,14 @@ def own_environments(tasks: Sequence[HarborTask]) -> Mapping[str, str]:
 
 def evaluated(
     client: Client, tasks: Sequence[HarborTask], *, job: str, empty: bool
-) -> Iterator[tuple[Attempt, wire.Result]]:
+) -> Iterator[tuple[Task, wire.Result]]:
     """Yield each task with its result in order of completion.
 
-    Raises Trouble for an environment that the service does not have, and ProctorError.
+    Raises Trouble for an environment missing from the service, and ProctorError.
     """
-    known = {each.name for each in client.environments().environments}
+    environment_names = {each.name for each in client.environments().environments}
     for task in tasks:
-        if task.environment not in known:
+        if task.environment not in environment_names:
             raise Trouble(
                 f"{task.folder}: the service has no environment {task.environment}: build it with "
                 "proctor env harbor, then proctor env build"
@@ -118,26 +118,26 @@ def evaluated(
         try:
             for done in as_completed(running):
                 task = running[done]
-                yield Attempt(Task(id=task.id, place=str(task.folder)), ""), done.result()
+                yield Task(id=task.id, place=str(task.folder)), done.result()
         finally:
             pool.shutdown(cancel_futures=True)
 
 
 def _evaluate(client: Client, task: HarborTask, *, job: str, empty: bool) -> wire.Result:
-    said = ""
+    failure = ""
     with client.sandbox(environment=task.environment, job=job) as sandbox:
         if not empty:
             for path, data in files_of(task.solution).items():
                 sandbox.write_file(f"/solution/{path}", data)
-            said = _solve(sandbox, task)
+            failure = _solve(sandbox, task)
         result = sandbox.grade(task.grader)
-    if said and result.error is None and result.verdict != "passed":
-        return result.model_copy(update={"message": f"{said} {result.message}".strip()})
+    if failure and result.error is None and result.verdict != "passed":
+        return result.model_copy(update={"message": f"{failure} {result.message}".strip()})
     return result
 
 
 def _solve(sandbox: Sandbox, task: HarborTask) -> str:
-    """Run the reference solution; return a text about its end if it has failed."""
+    """Run the reference solution; return a text about its failure."""
     variables = {"DEBIAN_FRONTEND": "noninteractive", **task.solution_variables}
     assigned = " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items())
     seconds = task.timeout_seconds or AGENT_SECONDS
