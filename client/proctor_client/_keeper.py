@@ -48,9 +48,9 @@ class Keeper(Observer, Generic[H]):
     def log_metrics(self, step: int | None = None, *, reset: bool = True) -> bool:
         """Report the counts to wandb at training step `step`; return True if they were reported.
 
-        Without `step`, the counts get a history row of their own. With `reset`, the counts restart
-        at zero after a report. Without a report, because all counts are zero or a run is
-missing, they continue.
+                Without `step`, the counts get a history row of their own. With `reset`, the counts restart
+                at zero after a report. Without a report, because all counts are zero or a run is
+        missing, they continue.
         """
         return self._report(step, reset=reset, commit=step is None)
 

@@ -31,7 +31,7 @@ from proctor_service.features.journal.schema import evaluations, labels, metadat
 from proctor_service.features.journal.texts import Texts, unpacked
 
 Row = dict[str, Any]
-MIGRATIONS = "proctor_service:journal/migrations"
+MIGRATIONS = "proctor_service:features/journal/migrations"
 PRUNED_AT_ONCE = 1000
 """More records than are written together: a journal gets below its bound while records come."""
 TEXTS_PRUNED_AT_ONCE = 4000
