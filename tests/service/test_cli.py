@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from command_line import proctor
+from constants import constants
 from harness import Service, running_service
 from pydantic import SecretStr
 from waits import WAIT_SECONDS
@@ -241,7 +242,7 @@ def test_ctrl_c_ends_it_and_what_it_asked_for(tmp_path: Path) -> None:
         raise AssertionError
 
     path = problems(tmp_path, "a", "b")
-    with running_service(Settings(orphan_seconds=0), judge=never) as service:
+    with constants(orphan_seconds=0.0), running_service(judge=never) as service:
         command = [sys.executable, "-m", "proctor_service", "eval", str(path), "--format", "mbpp"]
         with subprocess.Popen([*command, "--url", service.url], stderr=subprocess.PIPE) as child:
             assert began.wait(WAIT_SECONDS)
