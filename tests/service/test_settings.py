@@ -8,7 +8,8 @@ import pytest
 from pydantic import BaseModel, ConfigDict, SecretStr
 
 from proctor_service.errors import StartError
-from proctor_service.settings import GROUPS, REMOVED_SETTINGS, Settings, start_warnings
+from proctor_service.settings import GROUPS, Settings, start_warnings
+from proctor_service.settings.groups import REMOVED_SETTINGS
 from proctor_service.settings.sources import group_name, read_group
 
 pytestmark = pytest.mark.usefixtures("no_settings")
