@@ -39,7 +39,7 @@ RUN /build/bin/cyclonedx-py environment --output-reproducible -o /python.cdx.jso
 # none, so isolation is not tried here: `proctor doctor` tries it where the image runs.
 RUN cd / && /app/bin/tini --version >/dev/null \
  && if [ -n "$SMOKE" ]; then \
-      env -i PATH=/usr/bin:/bin PYTHONDONTWRITEBYTECODE=1 /app/bin/proctor demo --allow-degraded; \
+      env -i PATH=/usr/bin:/bin PYTHONDONTWRITEBYTECODE=1 PROCTOR_ALLOW_DEGRADED=true /app/bin/proctor demo; \
     fi
 
 FROM ${BASE_IMAGE}

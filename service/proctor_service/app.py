@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 from fastapi.telemetry import TelemetryConfig
@@ -37,7 +37,12 @@ from proctor_service.features.replicas.reward_slices import RewardSlices
 from proctor_service.features.replicas.shared_answers import SharedAnswers
 from proctor_service.features.rollouts.agent import Play, Player
 from proctor_service.features.rollouts.policy import Policies
-from proctor_service.features.rollouts.routes import RolloutContext, RolloutHandler, rollout_routes
+from proctor_service.features.rollouts.routes import (
+    MAX_ROLLOUTS,
+    RolloutContext,
+    RolloutHandler,
+    rollout_routes,
+)
 from proctor_service.features.rollouts.workplaces import workplaces
 from proctor_service.http.health import Readiness, health_routes, judging_probe
 from proctor_service.http.job_store import JobStore
@@ -76,8 +81,8 @@ from proctor_service.sandboxes.routes import SandboxHandler, sandbox_routes
 from proctor_service.scheduling.deadlines import Deadlines
 from proctor_service.scheduling.fair_share import Shares
 from proctor_service.scheduling.queue import FairQueue
-from proctor_service.scheduling.result_cache import Cache
-from proctor_service.settings import Settings, unknown_variables, worker_environment
+from proctor_service.scheduling.result_cache import MAX_ENTRIES, Cache
+from proctor_service.settings import Settings, start_warnings, worker_environment
 from proctor_service.settings.garbage import spare_collector
 
 if TYPE_CHECKING:  # optional extras
@@ -222,7 +227,10 @@ def _parts(machine: Machine, judge: Judge, readiness: Readiness, metrics: Metric
     shares = Shares(settings.tenant_weights, settings.tenant_slots, settings.tenant_sandboxes)
     queue = FairQueue(settings.slot_count(), settings.max_queued, deadlines, shares=shares)
     cache = Cache[Outcome](
-        settings.cache_entries, settings.cache_mb * MEBIBYTE, outcome_bytes, deadlines
+        MAX_ENTRIES if settings.cache_mb else 0,
+        settings.cache_mb * MEBIBYTE,
+        outcome_bytes,
+        deadlines,
     )
     judge = measured_judge(readiness.judged(judge), metrics)
     judge = judge if tracing is None else tracing.judge(judge)
@@ -232,26 +240,20 @@ def _parts(machine: Machine, judge: Judge, readiness: Readiness, metrics: Metric
     evaluate = evaluate if tracing is None else tracing.evaluate(evaluate)
     store = make_store(settings, metrics)
     shared = None if store is None else SharedAnswers(store)
-    handler = RewardHandler(machine, evaluate, queue, _job_store(settings), shared)
+    handler = RewardHandler(machine, evaluate, queue, JobStore(), shared)
     replicas = _replicas(settings, metrics)
-    bounds = Bounds(
-        live=settings.stateful_count(),
-        remembered=settings.ended_sandboxes,
-        remembered_seconds=settings.ended_sandbox_seconds,
-        file_bytes=settings.max_file_mb * MEBIBYTE,
-        shares=shares,
-    )
+    bounds = Bounds(live=settings.stateful_count(), shares=shares)
     registry = Registry(backend, queue, bounds, metrics.executed, replicas.identity.new_id)
     gradings = FairQueue(2 * queue.slots, settings.max_queued, deadlines)
     sandboxes = SandboxHandler(
         machine,
         registry,
         Gradings(machine, registry, handler, gradings),
-        _job_store(settings),
+        JobStore(),
         Fleet(replicas),
     )
     turns = FairQueue(
-        settings.max_rollouts, settings.max_queued, deadlines, shares=replace(shares, slots={})
+        MAX_ROLLOUTS, settings.max_queued, deadlines, shares=replace(shares, slots={})
     )
     player = Player(
         evaluate,
@@ -288,7 +290,7 @@ def _rollout_context(
     metrics: Metrics,
     tracing: Tracing | None,
 ) -> RolloutContext:
-    policies = Policies(settings.policy_hosts, settings.policy_attempts)
+    policies = Policies(settings.policy_hosts)
     play = measured_play(play, metrics)
     connect = measured_connect(policies.connect, metrics)
     if tracing is None:
@@ -308,10 +310,6 @@ def _spreader(
     if not (settings.peers and settings.spread):
         return None
     return Spreader(replicas, queue, RewardSlices(settings.tokens_by_tenant()), metrics)
-
-
-def _job_store(settings: Settings) -> JobStore[Any]:
-    return JobStore(settings.idempotency_seconds, settings.idempotency_mb * MEBIBYTE)
 
 
 @contextlib.asynccontextmanager
@@ -363,6 +361,7 @@ def serve(settings: Settings) -> None:
 
     Raises StartError if the service cannot start, StopError if a part of it failed to close.
     """
+    warnings = start_warnings()
     settings, no_journal = with_own_journal(settings, _seen_in_sandboxes)
     app = build_app(settings)
     fields = None
@@ -371,9 +370,8 @@ def serve(settings: Settings) -> None:
 
         fields = current_ids
     configure_logging(settings.log_level, settings.log_format, fields)
-    for name, nearest in unknown_variables().items():
-        meant = f"; did you mean {nearest}?" if nearest else ""
-        log.warning("%s is no setting%s", name, meant)
+    for warning in warnings:
+        log.warning(warning)
     _warn_of_memory(app.state.parts.settings)
     if no_journal:
         expected = "sqlite:////path/to/file, postgresql://… or off"

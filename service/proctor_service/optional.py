@@ -14,6 +14,7 @@ from proctor_service.errors import StartError
 from proctor_service.features.journal.address import checked, is_plain_file, of_file
 from proctor_service.features.journal.answering.questions import Questions
 from proctor_service.features.journal.recorder import Recorder, Target
+from proctor_service.http.job_store import KEEP_SECONDS
 from proctor_service.observe.metrics import Metrics
 from proctor_service.settings import Settings, worker_environment
 from proctor_service.settings.state_folder import NoStateFolder, journal_path, make_private
@@ -22,7 +23,8 @@ if TYPE_CHECKING:  # optional extras
     from proctor_service.features.replicas.redis_store import RedisStore
     from proctor_service.observe.tracing import Tracing
 
-MEBIBYTE = 1024 * 1024
+JOURNAL_BYTES = 10 << 30
+"""Beyond it the oldest records are removed: a month of a busy trainer, with texts."""
 DAY_SECONDS = 86_400
 QUERY_SECONDS = 5.0
 """Longest time of a question to the journal."""
@@ -43,7 +45,7 @@ def make_store(settings: Settings, metrics: Metrics) -> RedisStore | None:
         return None
     with needing("redis", "PROCTOR_REDIS_URL", "redis"):
         from proctor_service.features.replicas.redis_store import RedisStore
-    store = RedisStore(url, settings.idempotency_seconds, metrics.store_failed)
+    store = RedisStore(url, KEEP_SECONDS, metrics.store_failed)
     metrics.watch_store(lambda: store.up)
     return store
 
@@ -81,8 +83,8 @@ def make_journal(
             from proctor_service.features.journal.database import connect
 
             connect(checked(url))  # loads the driver
-    age_seconds, size_bytes = settings.journal_days * DAY_SECONDS, settings.journal_mb * MEBIBYTE
-    target = Target(url, version(), settings.journal_texts, age_seconds, size_bytes)
+    age_seconds = settings.journal_days * DAY_SECONDS
+    target = Target(url, version(), settings.journal_texts, age_seconds, JOURNAL_BYTES)
     recorder = Recorder(target, settings.journal_texts, metrics, worker_environment())
     metrics.watch_journal(lambda: recorder.unwritten)
     return recorder, Questions(url, QUERY_SECONDS, worker_environment())
@@ -95,7 +97,7 @@ def make_tracing(settings: Settings) -> Tracing | None:
     with needing("opentelemetry", "PROCTOR_OTLP_ENDPOINT", "otel"):
         from proctor_service.observe.tracing import Tracing
     instance = settings.advertise_url
-    return Tracing(settings.otlp_endpoint, settings.trace_share, version(), instance)
+    return Tracing(settings.otlp_endpoint, version(), instance)
 
 
 @contextlib.contextmanager

@@ -112,7 +112,9 @@ def test_a_failed_build(tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPat
 
 def test_eval_needs_reference_solutions(tmp_path: Path) -> None:
     tasks(tmp_path / "tasks", one="")
-    ran = proctor("eval", tmp_path / "tasks", "--format", "harbor", "--url", "http://127.0.0.1:9")
+    ran = proctor(
+        "eval", tmp_path / "tasks", "--format", "harbor", PROCTOR_URL="http://127.0.0.1:9"
+    )
     assert (ran.exit_code, "no solution/solve.sh; give --empty" in ran.output) == (2, True)
     ran = proctor("eval", tmp_path / "tasks", "--format", "harbor", "--extract", "xml")
     assert (ran.exit_code, "are for files of problems" in ran.output) == (2, True)

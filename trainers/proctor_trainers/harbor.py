@@ -10,7 +10,7 @@ tasks (docs/harbor.md). Options of the environment, with `--ek name=value`:
     environment              name of the environment at the service; default: the task's own
     url, token               the service; default: PROCTOR_URL and PROCTOR_TOKEN
     ttl_seconds              unused sandboxes end after this time
-    longest_command_seconds  for commands without a timeout; at most PROCTOR_MAX_WALL_SECONDS
+    longest_command_seconds  for commands without a timeout; at most an hour
 
 The sandboxes are without a network. Harbor's own verifier runs `tests/test.sh` where the agent ran, or in
 its mode `separate` in another sandbox. `ProctorVerifier` has the service run the script, in a fresh sandbox

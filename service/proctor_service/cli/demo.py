@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -66,23 +67,12 @@ def toys() -> Iterator[Toy]:
     yield Toy("no code at all", "I would add the two numbers.", add, "no_code")
 
 
-def demo(
-    url: Annotated[
-        str | None, typer.Option(help="A service that runs; default: one of the demo's own.")
-    ] = None,
-    allow_degraded: Annotated[
-        bool, typer.Option("--allow-degraded", help="As in `proctor serve`.")
-    ] = False,
-) -> None:
+def demo() -> None:
     """Judge a handful of completions, right and wrong, and show their rewards."""
     with friendly(), client_errors():
         asked = list(toys())
         out, console = screen(), aside()
-        service = (
-            connected(url, console, allow_degraded=allow_degraded)
-            if url
-            else own(console, allow_degraded=allow_degraded)
-        )
+        service = connected(console) if os.environ.get("PROCTOR_URL") else own(console)
         with service as client:
             results: dict[int, wire.Result] = {}
             with client.reward_stream([toy.submission() for toy in asked], job="demo") as stream:

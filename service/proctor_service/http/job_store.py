@@ -19,6 +19,9 @@ from proctor_service.errors import InvalidRequest
 from proctor_service.http.body import KEY_HEADER, RequestName
 from proctor_service.http.jobs import Job, R
 
+KEEP_SECONDS = 3600.0
+"""A client that repeats a request does so within minutes, also after an outage."""
+KEEP_BYTES = 256 << 20
 ENTRY_BYTES = 500
 """Memory of a stored job, besides its results."""
 
@@ -41,7 +44,10 @@ class JobStore(Generic[R]):
     """
 
     def __init__(
-        self, keep_seconds: float, max_bytes: int, clock: Callable[[], float] = time.monotonic
+        self,
+        keep_seconds: float = KEEP_SECONDS,
+        max_bytes: int = KEEP_BYTES,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._keep_seconds = keep_seconds
         self._max_bytes = max_bytes

@@ -289,7 +289,7 @@ class Translation:
         settings = self.machine.settings
         known = settings.languages.get(language)
         dialect = None if known is None else known.dialect
-        check_compiler(compiler, dialect, settings.compiler_flags, f"{where}compiler")
+        check_compiler(compiler, dialect, f"{where}compiler")
 
     def _check_files_of(self, grader: Grader, where: str) -> None:
         if id(grader) not in self._checked_graders:

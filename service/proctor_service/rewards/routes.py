@@ -33,6 +33,8 @@ from proctor_service.scheduling.queue import FairQueue, stopping
 
 log = logging.getLogger(__name__)
 
+ORPHAN_SECONDS = 30.0
+"""With a key, work goes on this long after its client went away: it may come back for the answer."""
 SENT_AT_ONCE = 256
 GATHER_SECONDS = 0.01
 PEER_GATHER_SECONDS = 0.05
@@ -143,7 +145,7 @@ class RewardHandler:
             partial(self._line, _OutputBudget()),
             self.running,
             places=places,
-            orphan_seconds=0.0 if name is None else self._machine.settings.orphan_seconds,
+            orphan_seconds=0.0 if name is None else ORPHAN_SECONDS,
             known=judged,
             share=share,
         )

@@ -109,9 +109,7 @@ class CompatHandler:
         self._evaluate = evaluate
         self._runner = runner
         self._queue = queue
-        self._pending: JobStore[Value[Any]] = JobStore(
-            KEPT_SECONDS, machine.settings.idempotency_mb << 20
-        )
+        self._pending: JobStore[Value[Any]] = JobStore(KEPT_SECONDS)
         self.running: set[Job[Value[Any]]] = set()
 
     @property

@@ -22,13 +22,15 @@ from proctor_client.tasks.task import Task
 from proctor_service.cli.console import aside, plain, print_list, progress, screen, write_json
 from proctor_service.cli.failures import TROUBLE, UNSOUND, Trouble, friendly
 from proctor_service.cli.problems import Dataset, Split, problems_of
-from proctor_service.cli.target import AllowDegraded, Prepare, Url, client_errors, connected
+from proctor_service.cli.target import Prepare, client_errors, connected
 from proctor_service.features.environments.cli.harbor_tasks import evaluated, load, own_environments
 from proctor_service.features.evaluation.judging import Attempt, attempts, judged, message_of
 from proctor_service.features.evaluation.scores import Scores, TaskScore
 from proctor_service.features.journal.cli.html_report import write_eval_html
 
 Form = Literal[Format, "harbor"]
+SHOWN = 20
+"""Failures that are listed; --output and the reports have all."""
 
 
 @dataclass(slots=True)
@@ -87,7 +89,6 @@ def evaluation(
         Path | None,
         typer.Option(help="Rows of {task_id, completion}; default: the references."),
     ] = None,
-    url: Url = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first tasks.")] = None,
     extract: Annotated[
         wire.ExtractName | None,
@@ -103,11 +104,9 @@ def evaluation(
     html_path: Annotated[
         Path | None, typer.Option("--html", help="Write a report for a browser here.")
     ] = None,
-    show: Annotated[int, typer.Option(min=0, help="List this many failures at most.")] = 20,
     empty: Annotated[
         bool, typer.Option("--empty", help="For harbor: judge untouched sandboxes.")
     ] = False,
-    allow_degraded: AllowDegraded = False,
 ) -> None:
     """Judge the problems of a file or of a data set: completions, or the reference solutions.
 
@@ -133,9 +132,7 @@ def evaluation(
             if path is not None and not path.absolute().parent.is_dir():
                 raise Trouble(f"{path}: its folder does not exist")
         sink = stack.enter_context(_open(output)) if output else None
-        client = stack.enter_context(
-            connected(url, console, allow_degraded=allow_degraded, prepare=prepare)
-        )
+        client = stack.enter_context(connected(console, prepare=prepare))
         started = time.monotonic()
         if form == "harbor":
             results = evaluated(client, tasks, job=job, empty=empty)
@@ -144,7 +141,7 @@ def evaluation(
             results = judged(client, items, extract=mode, job=job)
         summary = _follow(results, ids, sink, console)
         seconds = time.monotonic() - started
-        summary.show(screen(), seconds, show)
+        summary.show(screen(), seconds, SHOWN)
         _write_reports(
             summary,
             {"dataset": name, "format": form, "seconds": seconds},

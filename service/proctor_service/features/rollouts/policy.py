@@ -35,6 +35,8 @@ from proctor_service.features.rollouts.trajectory import JsonObject
 if TYPE_CHECKING:
     import openai
 
+ATTEMPTS = 4
+"""Requests for one reply; with the waits between them they outlast a restart of the endpoint."""
 LONGEST_CONNECT_SECONDS = 10.0
 MOST_ANSWER_BYTES = 32 << 20
 QUOTED_CHARACTERS = 300
@@ -88,10 +90,13 @@ class Policies:
     """Connection settings for policies: allowed hosts, and attempts per reply."""
 
     def __init__(
-        self, hosts: Sequence[str], attempts: int, resolve: Resolve = resolve_by_system
+        self,
+        hosts: Sequence[str],
+        attempts: int | None = None,
+        resolve: Resolve = resolve_by_system,
     ) -> None:
         self._hosts = tuple(hosts)
-        self._attempts = attempts
+        self._attempts = ATTEMPTS if attempts is None else attempts
         self._resolve = resolve
         self._tls: ssl.SSLContext | None = None
 

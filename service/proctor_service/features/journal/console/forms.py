@@ -14,7 +14,7 @@ FORM_MB = 2
 
 
 async def form_of(request: Request) -> dict[str, str]:
-    """Return the fields of a form. Raises InvalidRequest, TooLarge and BodyTooSlow."""
+    """Return the fields of a form. Raises InvalidRequest, TooLarge and TooSlow."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise InvalidRequest("a form is application/x-www-form-urlencoded")
