@@ -65,7 +65,6 @@ from proctor_service.optional import (
     make_journal,
     make_store,
     make_tracing,
-    version,
     with_own_journal,
 )
 from proctor_service.rewards.examples import BODIES, install_openapi
@@ -84,6 +83,7 @@ from proctor_service.scheduling.queue import FairQueue
 from proctor_service.scheduling.result_cache import MAX_ENTRIES, Cache
 from proctor_service.settings import Settings, start_warnings, worker_environment
 from proctor_service.settings.garbage import spare_collector
+from proctor_service.version import version
 
 if TYPE_CHECKING:  # optional extras
     from proctor_service.observe.tracing import Tracing

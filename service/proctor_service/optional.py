@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from proctor_service.http.job_store import KEEP_SECONDS
 from proctor_service.observe.metrics import Metrics
 from proctor_service.settings import Settings, worker_environment
 from proctor_service.settings.state_folder import NoStateFolder, journal_path, make_private
+from proctor_service.version import version
 
 if TYPE_CHECKING:  # optional extras
     from proctor_service.features.replicas.redis_store import RedisStore
@@ -28,14 +28,6 @@ JOURNAL_BYTES = 10 << 30
 DAY_SECONDS = 86_400
 QUERY_SECONDS = 5.0
 """Longest time of a question to the journal."""
-
-
-def version() -> str:
-    """Return the version of the service; 0 in a run from the source tree."""
-    try:
-        return metadata.version("proctor-service")
-    except metadata.PackageNotFoundError:
-        return "0"
 
 
 def make_store(settings: Settings, metrics: Metrics) -> RedisStore | None:

@@ -22,8 +22,8 @@ from proctor_client import Client
 from proctor_service.cli.console import aside, screen
 from proctor_service.cli.failures import Trouble, friendly
 from proctor_service.cli.target import client_errors, connected
-from proctor_service.cli.version import service_version
 from proctor_service.features.evaluation.hacks import hacks
+from proctor_service.version import version
 
 SIZES = (1, 10, 100, 1000)
 FLOOR_SECONDS = 2
@@ -167,7 +167,7 @@ def _machine() -> str:
     cores = len(os.sched_getaffinity(0))
     return (
         f"{now}, {cores} cores, {_processor()}\n"
-        f"Linux {platform.release()}, Python {platform.python_version()}, Proctor {service_version()}"
+        f"Linux {platform.release()}, Python {platform.python_version()}, Proctor {version()}"
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +14,7 @@ from rich.text import Text
 from proctor_client import wire
 from proctor_service.cli.console import aside, plain, screen
 from proctor_service.cli.failures import TROUBLE, UNSOUND, friendly
-from proctor_service.cli.target import client_errors, connected, own
+from proctor_service.cli.target import client_errors, connected, named_service, own
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,7 @@ def demo() -> None:
     with friendly(), client_errors():
         asked = list(toys())
         out, console = screen(), aside()
-        service = connected(console) if os.environ.get("PROCTOR_URL") else own(console)
+        service = connected(console) if named_service() else own(console)
         with service as client:
             results: dict[int, wire.Result] = {}
             with client.reward_stream([toy.submission() for toy in asked], job="demo") as stream:

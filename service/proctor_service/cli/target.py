@@ -42,7 +42,7 @@ Prepare = Callable[[], Mapping[str, str]]
 @contextmanager
 def connected(console: Console, *, prepare: Prepare = dict) -> Iterator[Client]:
     """Return a client for the service. Raises Trouble if the named service does not answer."""
-    named = os.environ.get("PROCTOR_URL")
+    named = named_service()
     token = os.environ.get("PROCTOR_TOKEN")
     address = named or DEFAULT_URL
     answer = _probe(address, token)
@@ -61,7 +61,7 @@ def connected(console: Console, *, prepare: Prepare = dict) -> Iterator[Client]:
 @contextmanager
 def existing() -> Iterator[Client]:
     """Return a client for a running service. Raises Trouble without an answer."""
-    address = os.environ.get("PROCTOR_URL") or DEFAULT_URL
+    address = named_service() or DEFAULT_URL
     token = os.environ.get("PROCTOR_TOKEN")
     answer = _probe(address, token)
     if answer is not None:
@@ -77,6 +77,11 @@ def own(console: Console, settings: Mapping[str, str] = MappingProxyType({})) ->
         with console.status("starting a service for this run"):
             running = stack.enter_context(temporary_service(settings=settings))
         yield stack.enter_context(Client(running.url, token=running.token))
+
+
+def named_service() -> str | None:
+    """Return the URL in PROCTOR_URL, if one is set."""
+    return os.environ.get("PROCTOR_URL") or None
 
 
 def authorization() -> dict[str, str]:

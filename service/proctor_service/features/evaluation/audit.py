@@ -26,7 +26,6 @@ from proctor_service.cli.console import aside, plain, print_list, progress, scre
 from proctor_service.cli.failures import TROUBLE, UNSOUND, Trouble, friendly
 from proctor_service.cli.problems import Dataset, Split, problems_of
 from proctor_service.cli.target import client_errors, connected
-from proctor_service.cli.version import service_version
 from proctor_service.features.evaluation.checks import Check, checks_of
 from proctor_service.features.evaluation.judging import Attempt, judged
 from proctor_service.features.evaluation.reports import (
@@ -37,6 +36,7 @@ from proctor_service.features.evaluation.reports import (
     reading_of,
 )
 from proctor_service.features.evaluation.reports import report as report_of
+from proctor_service.version import version
 
 JOB = "audit"
 SHOWN = 20
@@ -179,7 +179,7 @@ def _report(
         "format": form,
         "repeat": repeat,
         "SLOW_SECONDS": SLOW_SECONDS,
-        "proctor": service_version(),
+        "proctor": version(),
         "problems": len(examined),
         "counts": {kind: counts[kind] for kind in TITLES},
         "harmful": len({task.place for task, report in reports if report.harms}),

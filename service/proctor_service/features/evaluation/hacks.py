@@ -5,7 +5,6 @@ The corpus also contains similar honest programs, to detect a service that rewar
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -21,14 +20,14 @@ from rich.text import Text
 from proctor_client import Client
 from proctor_service.cli.console import aside, plain, print_list, screen, write_json
 from proctor_service.cli.failures import TROUBLE, UNSOUND, Trouble, friendly
-from proctor_service.cli.target import authorization, client_errors, connected
-from proctor_service.cli.version import service_version
+from proctor_service.cli.target import authorization, client_errors, connected, named_service
 from proctor_service.features.evaluation.scoreboard.corpus import Entry, corpus
 from proctor_service.features.evaluation.scoreboard.requests import (
     WAIT_SECONDS,
     WIRES,
     NotExpressed,
 )
+from proctor_service.version import version
 
 JOB = "bench-hacks"
 SHOWN = 20
@@ -119,7 +118,7 @@ def _by_proctor(client: Client, entries: Sequence[Entry]) -> list[Outcome]:
 
 
 def _by_wire(wire: str, entries: Sequence[Entry]) -> list[Outcome]:
-    url = os.environ.get("PROCTOR_URL")
+    url = named_service()
     if not url:
         raise Trouble(
             "say where the service is: PROCTOR_URL; Proctor's own wires are below /compat"
@@ -194,7 +193,7 @@ def report(wire: str, outcomes: Sequence[Outcome], left: int) -> dict[str, Any]:
     """Return all outcomes in JSON form. `not_expressed`: entries outside the wire format."""
     return {
         "wire": wire,
-        "proctor": service_version(),
+        "proctor": version(),
         **_counts(outcomes),
         "not_expressed": left,
         "classes": dict(_by_class(outcomes)),

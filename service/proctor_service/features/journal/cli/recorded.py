@@ -14,9 +14,9 @@ import typer
 
 from proctor_service.cli.console import plain
 from proctor_service.cli.failures import Trouble, settings_from
-from proctor_service.cli.version import service_version
 from proctor_service.errors import StartError
 from proctor_service.settings.state_folder import NoStateFolder, journal_path
+from proctor_service.version import version
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
@@ -62,7 +62,7 @@ def writing() -> Iterator[Store]:
     from proctor_service.features.journal.store import Store
 
     with _explained(address):
-        store = Store(address, service_version())
+        store = Store(address, version())
         try:
             yield store
         finally:
