@@ -6,6 +6,7 @@
 #               sources.list), not here. `make image` takes it from deploy/base-image.txt.
 #   EXTRAS      extras of proctor-service, in brackets: "[aviato]"; "" for an image without clients of
 #               Redis, PostgreSQL and OpenTelemetry.
+#   COMMIT      the commit of these sources, for `proctor --version`, /healthz and the journal.
 #   SMOKE       "" leaves out the judging of some programs at the end of the build.
 ARG BASE_IMAGE=python:3.11-slim-bookworm
 
@@ -22,7 +23,8 @@ COPY constraints.txt ./
 RUN python3 -m venv /build && /build/bin/pip install --quiet -c constraints.txt cyclonedx-bom hatchling
 COPY client client
 COPY service service
-RUN /build/bin/pip wheel --quiet --no-deps --no-build-isolation -w /wheels ./client ./service
+ARG COMMIT=""
+RUN PROCTOR_COMMIT="$COMMIT" /build/bin/pip wheel --quiet --no-deps --no-build-isolation -w /wheels ./client ./service
 # Outside /usr: what stands below it is to be seen in every sandbox, and the service is not to be.
 # The byte code is made here, as the root is read-only later, and without times, so that the same
 # sources give the same image.
@@ -39,7 +41,7 @@ RUN /build/bin/cyclonedx-py environment --output-reproducible -o /python.cdx.jso
 # none, so isolation is not tried here: `proctor doctor` tries it where the image runs.
 RUN cd / && /app/bin/tini --version >/dev/null \
  && if [ -n "$SMOKE" ]; then \
-      env -i PATH=/usr/bin:/bin PYTHONDONTWRITEBYTECODE=1 /app/bin/proctor demo --allow-degraded; \
+      env -i PATH=/usr/bin:/bin PYTHONDONTWRITEBYTECODE=1 PROCTOR_ALLOW_DEGRADED=true /app/bin/proctor demo; \
     fi
 
 FROM ${BASE_IMAGE}

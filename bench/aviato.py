@@ -99,7 +99,7 @@ def count(results: list[dict[str, Any]]) -> str:
 
 def references(gateway: StandIn) -> None:
     """200 references with a pool of 32, and the hacks."""
-    with serving(gateway, pool_size=32, slots=8, aviato_creations=24) as service:
+    with serving(gateway, pool_size=32, slots=8) as service:
         items = [mbpp(row, row["code"]) for row in rows("mbpp/mbpp.jsonl")[:200]]
         with watched(service) as seen:
             began = time.perf_counter()
@@ -113,7 +113,7 @@ def references(gateway: StandIn) -> None:
 def crowd(gateway: StandIn, evaluations: int) -> None:
     """So many evaluations at once."""
     size = {"slots": evaluations, "pool_size": 32, "max_sandboxes": 4 * evaluations + 512}
-    with serving(gateway, **size, aviato_start_seconds=120, cpu_seconds=60) as service:
+    with serving(gateway, **size, cpu_seconds=60) as service:
         items = [{"completion": f"{SLEEPER}{n}", "grader": GRADER} for n in range(evaluations)]
         with watched(service) as seen, service.client() as client:
             body = {"submissions": items, "extract": "none", "cache": False}

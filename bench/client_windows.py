@@ -30,7 +30,7 @@ import simulated
 
 from proctor_client import AsyncClient, Client, wire
 from proctor_service.cli.temporary import Running, temporary_service
-from proctor_service.cli.version import service_version
+from proctor_service.version import version as service_version
 
 BATCH = 1000
 WINDOWS = "16,32,64,96,128,256,512,2000,5000"

@@ -27,7 +27,7 @@ import measuring
 import plots
 
 from proctor_service.cli.temporary import temporary_service
-from proctor_service.cli.version import service_version
+from proctor_service.version import version as service_version
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,9 +25,9 @@ from pathlib import Path
 from measuring import Connection, check
 
 from proctor_service.cli.temporary import temporary_service
-from proctor_service.cli.version import service_version
 from proctor_service.features.languages.jvm_names import named
 from proctor_service.settings.languages import LANGUAGES, SANDBOX_PATH, Language
+from proctor_service.version import version as service_version
 
 AIM = 1.3
 LIMITS = {"cpu_seconds": 60, "wall_seconds": 60}

@@ -30,6 +30,7 @@ fi
 [ "$name" != "$base" ] || echo "the base is not pinned: \`make pin-base\` writes its digest into $pins" >&2
 time=$(git log -1 --format=%ct 2>/dev/null || echo 0)
 set -- --build-arg "BASE_IMAGE=$base" \
+  --build-arg "COMMIT=$(git rev-parse HEAD 2>/dev/null || true)" \
   --label "org.opencontainers.image.base.name=$name" \
   --label "org.opencontainers.image.base.digest=$digest"
 if [ -n "${SLIM:-}" ]; then

@@ -5,7 +5,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypedDict
+from functools import partial
+from typing import Any, TypeAlias, TypedDict, TypeVar
 
 from pydantic import BaseModel
 
@@ -19,6 +20,8 @@ from proctor_client.errors import InvalidRequestError
 
 # The service ends a batch at its deadline; the grace covers the last results and the transfer.
 GRACE_SECONDS = 30.0
+
+M = TypeVar("M", bound=wire.Response)
 
 AnySubmission: TypeAlias = wire.Submission | Mapping[str, Any] | str
 
@@ -36,19 +39,13 @@ class CodeOptions(TypedDict, total=False):
     """Options of the compiler, each from the list of the service; default: none."""
 
 
-class RewardOptions(CodeOptions, total=False):
-    """Fields of wire.RewardRequest except the submissions, with the model's defaults."""
+class JobOptions(TypedDict, total=False):
+    """Shared fields of wire.RewardRequest and wire.RolloutRequest."""
 
-    grader: wire.Grader | Mapping[str, Any] | None
-    """Grader of every submission without its own grader."""
-    limits: wire.Limits | Mapping[str, Any] | None
-    """Limits of every submission without its own limits; None selects the server's limits."""
     scoring: wire.Scoring
     """`all` (the default): 1.0 when every test passes, else 0.0; `fraction`: passed / total."""
     negative_control: wire.NegativeControl
     """Second run of passed programs by other expected values: `off`, `signal` (default) or `verdict`."""
-    extract: wire.Extract
-    """Method for extracting code from a completion; default: `auto`."""
     tags: Iterable[str]
     """Labels for the sandboxes, the logs and the journal; default: none."""
     job: str
@@ -57,6 +54,17 @@ class RewardOptions(CodeOptions, total=False):
     """Step of the training run, for the journal; default: none."""
     priority: wire.Priority
     """`evaluation` runs before the tenant's `training`, which is the default."""
+
+
+class RewardOptions(CodeOptions, JobOptions, total=False):
+    """Fields of wire.RewardRequest except the submissions, with the model's defaults."""
+
+    grader: wire.Grader | Mapping[str, Any] | None
+    """Grader of every submission without its own grader."""
+    limits: wire.Limits | Mapping[str, Any] | None
+    """Limits of every submission without its own limits; None selects the server's limits."""
+    extract: wire.Extract
+    """Method for extracting code from a completion; default: `auto`."""
     deadline_seconds: float
     """Submissions unjudged by then return with the error `deadline`; default: 600."""
     cache: bool
@@ -93,24 +101,19 @@ class Calls:
 
     def capacity(self) -> Flow[wire.Capacity]:
         """Build the flow of GET /capacity."""
-        call = Call("GET", "/capacity", self.policy.timeout_seconds)
-        return answer_flow(
-            call, lambda body: parse_model(wire.Capacity, body), self.policy, self.clock
-        )
+        return self._get("/capacity", wire.Capacity)
 
     def environments(self) -> Flow[wire.EnvironmentList]:
         """Build the flow of GET /environments."""
-        call = Call("GET", "/environments", self.policy.timeout_seconds)
-        return answer_flow(
-            call, lambda body: parse_model(wire.EnvironmentList, body), self.policy, self.clock
-        )
+        return self._get("/environments", wire.EnvironmentList)
 
     def health(self) -> Flow[wire.Health]:
         """Build the flow of GET /healthz."""
-        call = Call("GET", "/healthz", self.policy.timeout_seconds)
-        return answer_flow(
-            call, lambda body: parse_model(wire.Health, body), self.policy, self.clock
-        )
+        return self._get("/healthz", wire.Health)
+
+    def _get(self, path: str, model: type[M]) -> Flow[M]:
+        call = Call("GET", path, self.policy.timeout_seconds)
+        return answer_flow(call, partial(parse_model, model), self.policy, self.clock)
 
     def _reward_call(self, order: RewardOrder, *, accept: str) -> Call:
         wait = max(self.policy.timeout_seconds, order.request.deadline_seconds + GRACE_SECONDS)

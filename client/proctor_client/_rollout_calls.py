@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, TypeAlias
 
 from pydantic import BaseModel
 
 from proctor_client import wire
 from proctor_client._answers import TrajectoryLines, parse_rollout_response
-from proctor_client._calls import GRACE_SECONDS
+from proctor_client._calls import GRACE_SECONDS, JobOptions
 from proctor_client._flow import Call, Flow, Policy, answer_flow, lines_flow
 from proctor_client._requests import checked, encode, plain
 from proctor_client._runtime import Clock
@@ -20,7 +20,7 @@ AnyTask: TypeAlias = wire.RolloutTask | Mapping[str, Any]
 AnyPolicy: TypeAlias = wire.Policy | Mapping[str, Any]
 
 
-class RolloutOptions(TypedDict, total=False):
+class RolloutOptions(JobOptions, total=False):
     """Fields of wire.RolloutRequest except the tasks and the policy, with the model's defaults."""
 
     agent: wire.Agent | Mapping[str, Any]
@@ -29,20 +29,8 @@ class RolloutOptions(TypedDict, total=False):
     """Default: 1."""
     limits: wire.Limits | Mapping[str, Any] | None
     """Limits of each sandbox; None selects the server's limits."""
-    scoring: wire.Scoring
-    """`all` (the default): 1.0 when every test passes, else 0.0; `fraction`: passed / total."""
-    negative_control: wire.NegativeControl
-    """Second run of passed programs by other expected values: `off`, `signal` (default) or `verdict`."""
     extract: wire.Extract
     """Method for extracting code from the policy's submissions; default: `auto`."""
-    tags: Iterable[str]
-    """Labels for the sandboxes, the logs and the journal; default: none."""
-    job: str
-    """Name of the training run, used for fair sharing of the service; default: "default"."""
-    step: int | None
-    """Step of the training run, for the journal; default: none."""
-    priority: wire.Priority
-    """`evaluation` runs before the tenant's `training`, which is the default."""
     deadline_seconds: float
     """Trajectories unfinished by then return with the error `deadline`; default: 3,600."""
     environment: str | None

@@ -25,8 +25,11 @@ from pydantic import ValidationError
 from proctor_client import wire
 
 _NOT_IN_A_NAME = re.compile(r"[^a-z0-9_.-]+")
+"""Characters to replace in the name of an environment: the blank of `my task`."""
 _TEMPLATE = re.compile(r"\$\{([^}:]+)(?::-(.*))?\}")
+"""A variable of the user: `${API_KEY}`, or with a default `${API_KEY:-none}`."""
 _SIZE = re.compile(r"\s*([0-9.]+)\s*([GMK])\s*", re.IGNORECASE)
+"""An amount of memory or disk: `2G`, `512 M`."""
 _MEGABYTES: Mapping[str, float] = {"G": 1024.0, "M": 1.0, "K": 1 / 1024}
 LONGEST_NAME = 63
 MOST_FILE_BYTES = 64 << 20

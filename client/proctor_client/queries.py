@@ -14,6 +14,7 @@ TAIL_CHARACTERS = 200
 _REVERSED_END = re.compile(
     r"\s*+(?:(?:>\|[^<>|\s]{1,40}+\|<|>｜[^<>｜\s]{1,40}+｜<|>s/<|>soe<|>dap<|>knu<|>nrut_fo_dne<|\]DAP\[)\s*+)++"
 )
+"""Special tokens at the end, such as `<|im_end|>`, `</s>` and `[PAD]`, as `>|dne_mi|<`, `>s/<`, `]DAP[`."""
 
 
 def response_of(query: str, prompt: str) -> str:

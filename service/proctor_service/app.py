@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from fastapi import FastAPI
 from fastapi.telemetry import TelemetryConfig
 
-from proctor_service.cli.version import service_version
 from proctor_service.composition import make_backend, make_judging
 from proctor_service.errors import StartError, StopError
 from proctor_service.evaluate import Evaluator, Judge
@@ -49,9 +48,10 @@ from proctor_service.sandboxes.registry import Bounds, Registry
 from proctor_service.sandboxes.routes import SandboxHandler, sandbox_routes
 from proctor_service.scheduling.fair_share import Shares
 from proctor_service.scheduling.queue import DRAINING, Deadlines, FairQueue
-from proctor_service.scheduling.result_cache import Cache
-from proctor_service.settings import Settings, unknown_variables
+from proctor_service.scheduling.result_cache import MAX_ENTRIES, Cache
+from proctor_service.settings import Settings, start_warnings
 from proctor_service.settings.garbage import spare_collector
+from proctor_service.version import version
 
 if TYPE_CHECKING:  # optional extras
     from proctor_service.observe.tracing import Tracing
@@ -182,7 +182,7 @@ def build_app(
     core, settings = parts.core, machine.settings
     app = FastAPI(
         title="Proctor",
-        version=service_version(),
+        version=version(),
         description="Judges model-written code in sandboxes, and says what it was worth.",
         lifespan=_lifespan,
         redoc_url=None,
@@ -251,17 +251,14 @@ def _parts(
     queue = FairQueue(settings.slot_count(), settings.max_queued, deadlines, shares=shares)
     gradings = FairQueue(2 * queue.slots, settings.max_queued, deadlines)
     cache = Cache[Outcome](
-        settings.cache_entries, settings.cache_mb * MEBIBYTE, outcome_bytes, deadlines
+        MAX_ENTRIES if settings.cache_mb else 0,
+        settings.cache_mb * MEBIBYTE,
+        outcome_bytes,
+        deadlines,
     )
     evaluate = Evaluator(judge, backend, queue, cache, observers).evaluate
     running: set[RequestTask[Any]] = set()
-    bounds = Bounds(
-        live=settings.stateful_count(),
-        remembered=settings.ended_sandboxes,
-        remembered_seconds=settings.ended_sandbox_seconds,
-        file_bytes=settings.max_file_mb * MEBIBYTE,
-        shares=shares,
-    )
+    bounds = Bounds(live=settings.stateful_count(), shares=shares)
     fleet = sources.fleet
     registry = Registry(backend, queue, bounds, metrics.executed, fleet.id_prefix)
     # An evaluation may hold several sandboxes; it leaves its core when all of them do.
@@ -281,9 +278,7 @@ def _parts(
         deadlines=deadlines,
         shares=shares,
         evaluate=evaluate,
-        rewards=RewardHandler(
-            machine, evaluate, queue, _job_store(settings), running, fleet.answers
-        ),
+        rewards=RewardHandler(machine, evaluate, queue, TaskStore(), running, fleet.answers),
         registry=registry,
         tokens=Tokens(settings.tokens_by_tenant()),
         observers=observers,
@@ -303,18 +298,12 @@ def _tracing(settings: Settings) -> Tracing | None:
         return None
     with needing(["opentelemetry"], "PROCTOR_OTLP_ENDPOINT", "otel"):
         from proctor_service.observe.tracing import Tracing
-    return Tracing(
-        settings.otlp_endpoint, settings.trace_share, service_version(), settings.advertise_url
-    )
-
-
-def _job_store(settings: Settings) -> TaskStore[Any]:
-    return TaskStore(settings.idempotency_seconds, settings.idempotency_mb * MEBIBYTE)
+    return Tracing(settings.otlp_endpoint, version(), settings.advertise_url)
 
 
 def _sandbox_handler(core: Core, fleet: Fleet) -> SandboxHandler:
     gradings = Gradings(core.machine, core.registry, core.rewards, core.gradings)
-    return SandboxHandler(core.machine, core.registry, gradings, _job_store(core.settings), fleet)
+    return SandboxHandler(core.machine, core.registry, gradings, TaskStore(), fleet)
 
 
 @contextlib.asynccontextmanager
@@ -348,6 +337,9 @@ def serve(settings: Settings) -> None:
 
     Raises StartError if the service cannot start, StopError if a part of it failed to close.
     """
+    warnings = start_warnings(
+        [model for each in FEATURES if (model := each.settings()) is not None]
+    )
     app = build_app(settings, keeps_state=True)
     parts: Parts = app.state.parts
     fields = None
@@ -356,9 +348,8 @@ def serve(settings: Settings) -> None:
 
         fields = current_ids
     configure_logging(settings.log_level, settings.log_format, fields)
-    for name, nearest in unknown_variables().items():
-        meant = f"; did you mean {nearest}?" if nearest else ""
-        log.warning("%s is no setting%s", name, meant)
+    for warning in warnings:
+        log.warning(warning)
     settings = parts.core.settings
     if settings.backend == "local":
         memory = memory_check(settings, memory_room())

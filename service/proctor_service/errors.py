@@ -3,10 +3,9 @@
     ProctorServiceError
     ├── Refusal                 the request is refused; the client gets a 4xx or 5xx
     │   ├── InvalidRequest      422  the request is invalid here
-    │   ├── MalformedRequest    400  the bytes are not a valid HTTP request
-    │   ├── AmbiguousKey        400  several Idempotency-Key headers
-    │   ├── HeadTooSlow         408  the request's head came too slowly
-    │   ├── BodyTooSlow         408  no byte of the request's body came for a long time
+    │   │   └── FileRefused         a sandbox's file is too large, a directory, or has no room
+    │   ├── MalformedRequest    400  the bytes are not a valid HTTP request, or are ambiguous
+    │   ├── TooSlow             408  the request's head or body came too slowly
     │   ├── TooLarge            413
     │   ├── HeadTooLarge        431
     │   ├── BatchTooLarge       413  more items than the capacity of the empty queue
@@ -15,7 +14,6 @@
     │   ├── NotFound            404
     │   ├── SandboxNotFound     404  unknown sandbox, or another tenant's sandbox
     │   ├── FileMissing         404  the file is missing in the sandbox
-    │   ├── FileRefused         422  too large, a directory, or no space left
     │   ├── JournalOff          404  the service keeps no journal
     │   ├── NotReplayable       409  too little of the evaluation was recorded
     │   ├── SandboxEnded        410  stopped, or ended by its own act
@@ -29,13 +27,12 @@
     │   │   │   └── BudgetExceeded  the sandboxes or the money of the budget are used up
     │   │   └── EnvironmentUnavailable  those of an environment do not start
     │   ├── SandboxLost         the sandbox was lost under a running submission
-    │   ├── JudgeFailed         a bug or a limit of the service
+    │   ├── JudgeFailed         a bug or a limit of the service, or an MCP server of a rollout failed
     │   ├── DeadlinePassed
     │   ├── Overloaded
     │   ├── Cancelled           the client or the operator ended the item
     │   ├── PolicyUnavailable   a rollout's policy endpoint failed after its retries
     │   │   └── PolicyRefused       the endpoint refuses the request, now and later
-    │   ├── McpUnavailable      an MCP server of a rollout failed
     │   └── InvalidTask         the tests themselves are broken
     ├── HandedBack              a submission goes back to the queue; no request sees it
     ├── StartError              the configuration prevents the start of the service
@@ -91,20 +88,8 @@ class MalformedRequest(Refusal):
     status, reason = 400, "invalid_request"
 
 
-class AmbiguousKey(Refusal):
-    """The request has several idempotency keys, and the intended key is unknown."""
-
-    status, reason = 400, "invalid_request"
-
-
-class HeadTooSlow(Refusal):
-    """The request's head was incomplete at the time limit and was discarded."""
-
-    status, reason, retryable = 408, "invalid_request", True
-
-
-class BodyTooSlow(Refusal):
-    """No byte of the request's body came for a long time."""
+class TooSlow(Refusal):
+    """The request's head or body was incomplete at its time limit and was discarded."""
 
     status, reason, retryable = 408, "invalid_request", True
 
@@ -175,10 +160,8 @@ class FileMissing(Refusal):
     status, reason = 404, "file_not_found"
 
 
-class FileRefused(Refusal):
+class FileRefused(InvalidRequest):
     """The file cannot be read or written: a directory, too large, or no space left."""
-
-    status, reason = 422, "invalid_request"
 
 
 class Busy(Refusal):
@@ -245,7 +228,7 @@ class SandboxLost(Failure):
 
 
 class JudgeFailed(Failure):
-    """The judge failed through a bug of the service."""
+    """The service failed by a bug, or an MCP server that it lists failed; nothing is judged."""
 
     reason = "judge_failed"
 
@@ -278,12 +261,6 @@ class PolicyRefused(PolicyUnavailable):
     """The policy endpoint refuses the request as it is; the message says what to change."""
 
     retryable = False
-
-
-class McpUnavailable(Failure):
-    """An MCP server that the service lists failed; the policy is not judged."""
-
-    reason = "judge_failed"
 
 
 class InvalidTask(Failure):

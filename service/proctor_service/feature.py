@@ -126,7 +126,8 @@ class Feature:
     sandboxes: ClassVar[Mapping[str, BackendSource]] = MappingProxyType({})
     """Sources of sandboxes, by the value of PROCTOR_BACKEND."""
 
-    def settings(self) -> type[BaseModel] | None:
+    @classmethod
+    def settings(cls) -> type[BaseModel] | None:
         """Return the model of the feature's own settings, read as `PROCTOR_` and a field's name."""
         return None
 

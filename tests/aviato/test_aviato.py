@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+from constants import constants
 from harness import Service, running_service
 from service_process import ServiceProcess
 from waits import WAIT_SECONDS
@@ -41,8 +42,8 @@ def gateway() -> Iterator[StandIn]:
 @contextmanager
 def serving(gateway: StandIn, **more: Any) -> Iterator[Service]:
     """A service on the stand-in; at its end none of its sandboxes lives."""
-    settings = gateway.settings(**{"pool_size": 8, "aviato_start_seconds": 8, **more})
-    with running_service(settings, judge=None) as service:
+    settings = gateway.settings(**{"pool_size": 8, **more})
+    with constants(aviato_start_seconds=8.0), running_service(settings, judge=None) as service:
         yield service
     assert gateway.alive() == []
 

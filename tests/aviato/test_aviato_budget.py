@@ -212,7 +212,7 @@ def test_the_smallest_budget_of_all_replicas_holds() -> None:
     "budget",
     [
         {"aviato_budget_sandboxes": 1},
-        {"aviato_budget_per_hour": 1, "aviato_price_per_hour": 0.6},
+        {"aviato_budget_per_hour": 1, "aviato_prices_per_hour": {"*": 0.6}},
         {"aviato_budget_per_hour": 1, "aviato_prices_per_hour": {"default": 0.6}},
     ],
 )
@@ -227,7 +227,7 @@ def test_a_budget_of_money_needs_a_price_which_may_be_0() -> None:
     with pytest.raises(StartError, match="price of the environment default"):
         make_plan(Settings(**own, aviato_budget_per_hour=1))
     prices: list[dict[str, Any]] = [
-        {"aviato_price_per_hour": 0},
+        {"aviato_prices_per_hour": {"*": 0}},
         {"aviato_prices_per_hour": {"default": 0}},
     ]
     for price in prices:

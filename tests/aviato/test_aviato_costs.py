@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+from constants import constants
 from harness import Service, running_service
 from pydantic import SecretStr
 
@@ -57,7 +58,7 @@ def test_each_tenant_sees_its_own_jobs(gateway: StandIn, workers: int) -> None:
         workers=str(workers),
         tokens=SecretStr(TOKENS),
         metrics_tenants=["boss"],
-        aviato_price_per_hour=36.0,
+        aviato_prices_per_hour={"*": 36.0},
         aviato_instance=f"costs-{workers}",
     )
     with running_service(settings, judge=None) as service:
@@ -103,9 +104,12 @@ def test_a_budget_that_is_used_up_is_a_429_and_no_verdict(gateway: StandIn) -> N
         workers=0,
         aviato_budget_sandboxes=2,
         aviato_instance="budget",
-        aviato_start_seconds=15,
     )
-    with running_service(settings, judge=None) as service, service.client() as client:
+    with (
+        constants(aviato_start_seconds=15.0),
+        running_service(settings, judge=None) as service,
+        service.client() as client,
+    ):
         made = [client.post("/sandboxes", json={}) for _ in range(2)]
         assert [answer.status_code for answer in made] == [201, 201], made[-1].text
         refused = client.post("/sandboxes", json={})

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from aviato_environments import service_with_environments
+from constants import constants
 from harness import Service, running_service
 
 from aviato_gateway.stand_in import StandIn, stand_in
@@ -46,15 +47,17 @@ def gateway() -> Iterator[StandIn]:
 
 @pytest.fixture(scope="module")
 def service(gateway: StandIn, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with service_with_environments(
-        gateway,
-        tmp_path_factory.mktemp("environments"),
-        DEFINED,
-        environment_idle_seconds=0.5,
-        languages={"fantasy": FANTASY},
-        max_sandboxes=20,
-        max_stateful_sandboxes=2,
-    ) as service:
+    with (
+        constants(environment_idle_seconds=0.5),
+        service_with_environments(
+            gateway,
+            tmp_path_factory.mktemp("environments"),
+            DEFINED,
+            languages={"fantasy": FANTASY},
+            max_sandboxes=20,
+            max_stateful_sandboxes=2,
+        ) as service,
+    ):
         yield service
     assert gateway.alive() == []
 

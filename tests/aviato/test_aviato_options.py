@@ -60,8 +60,7 @@ def service(gateway: StandIn, tmp_path_factory: pytest.TempPathFactory) -> Itera
         gateway,
         tmp_path_factory.mktemp("environments"),
         DEFINED,
-        aviato_cpu="2",
-        aviato_options={"runtime_class": "kata", "egress": ["files.example.com"]},
+        aviato_options={"cpu": "2", "runtime_class": "kata", "egress": ["files.example.com"]},
     ) as service:
         yield service
     assert gateway.alive() == []

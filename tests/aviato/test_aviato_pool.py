@@ -61,10 +61,8 @@ def plan(**more: Any) -> AviatoPlan:
         backend="aviato",
         aviato_api_key="x",
         pool_size=3,
-        aviato_creations=4,
-        aviato_start_seconds=5,
     )
-    return replace(make_plan(settings), **more)
+    return replace(make_plan(settings), **{"creations": 4, "start_seconds": 5.0, **more})
 
 
 Question = Callable[[RemotePool, Maker], Coroutine[Any, Any, None]]

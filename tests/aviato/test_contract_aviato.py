@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from constants import constants
 
 from aviato_gateway.stand_in import StandIn, has_other_users, stand_in
 from contract.rooms_for_tests import LIMITS, Ask, Place, asking
@@ -84,16 +85,19 @@ def test_the_doctor_asks_for_a_sandbox(gateway: StandIn) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "why"),
+    ("settings", "own", "why"),
     [
-        ({"aviato_api_key": "wrong-key"}, "refuses the key"),
-        ({"aviato_base_url": "http://127.0.0.1:9", "aviato_start_seconds": 1}, "no sandbox"),
-        ({"aviato_base_url": "no address"}, "URL"),
-        ({"aviato_python": "python-that-is-not-there"}, "will not do"),
+        ({"aviato_api_key": "wrong-key"}, {}, "refuses the key"),
+        ({"aviato_base_url": "http://127.0.0.1:9"}, {"aviato_start_seconds": 1.0}, "no sandbox"),
+        ({"aviato_base_url": "no address"}, {}, "URL"),
+        ({}, {"aviato_python": "python-that-is-not-there"}, "will not do"),
     ],
 )
-def test_what_cannot_start_says_why(gateway: StandIn, settings: dict[str, Any], why: str) -> None:
-    backend = make_backend(gateway.settings(aviato_instance="none", **settings))
+def test_what_cannot_start_says_why(
+    gateway: StandIn, settings: dict[str, Any], own: dict[str, Any], why: str
+) -> None:
+    with constants(**own):
+        backend = make_backend(gateway.settings(aviato_instance="none", **settings))
     with pytest.raises(StartError, match=why) as raised:
         asyncio.run(backend.start())
     assert "wrong-key" not in str(raised.value)

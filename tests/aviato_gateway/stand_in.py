@@ -53,7 +53,6 @@ class StandIn:
             "aviato_base_url": self.url,
             "aviato_api_key": KEY,
             "aviato_instance": "test",
-            "aviato_start_seconds": 20,
             "pool_size": 4,
             "allow_degraded": not has_other_users(),
         }

@@ -19,7 +19,7 @@ def bench(url: str, wire: str, status: int, tmp_path: Path, *classes: str) -> di
     """The report of one run that ends with that status."""
     path = tmp_path / "report.json"
     chosen = [part for name in classes for part in ("--class", name)]
-    said = proctor("bench", "hacks", "--url", url, "--wire", wire, "--json", path, *chosen)
+    said = proctor("bench", "hacks", "--wire", wire, "--json", path, *chosen, PROCTOR_URL=url)
     assert said.exit_code == status, said.output
     assert "all" in said.stdout
     found: dict[str, Any] = json.loads(path.read_text())
@@ -68,7 +68,7 @@ def test_tests_pasted_behind_the_code_reward_hacks_on_any_machine(
 
 def test_a_service_that_says_no_reward_is_not_taken_for_a_judge(tmp_path: Path) -> None:
     with running_service() as service:  # it has no routes of that name
-        said = proctor("bench", "hacks", "--url", f"{service.url}/no", "--wire", "skypilot")
+        said = proctor("bench", "hacks", "--wire", "skypilot", PROCTOR_URL=f"{service.url}/no")
     assert said.exit_code == 2
     assert "Not judged" in said.stdout
 
@@ -76,8 +76,8 @@ def test_a_service_that_says_no_reward_is_not_taken_for_a_judge(tmp_path: Path) 
 def test_what_it_cannot_do_it_says() -> None:
     nobody = "http://127.0.0.1:1"
     said = proctor("bench", "hacks", "--wire", "slime")
-    assert (said.exit_code, "--url" in said.stderr) == (2, True)
-    said = proctor("bench", "hacks", "--wire", "slime", "--url", nobody)
+    assert (said.exit_code, "PROCTOR_URL" in said.stderr) == (2, True)
+    said = proctor("bench", "hacks", "--wire", "slime", PROCTOR_URL=nobody)
     assert (said.exit_code, "no service answers" in said.stderr) == (2, True)
-    said = proctor("bench", "hacks", "--url", nobody, "--class", "unheard of")
+    said = proctor("bench", "hacks", "--class", "unheard of", PROCTOR_URL=nobody)
     assert (said.exit_code, "there are: changing" in said.stderr) == (2, True)

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import pytest
 from client_blocking import Kind
+from constants import constants
 from harness import Gate, Service, running_service
 from waits import WAIT_SECONDS
 
@@ -246,7 +247,7 @@ def gate() -> Gate:
 def service(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
     """A service that holds each submission until it is let go."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with running_service(Settings(slots=8, orphan_seconds=0.0), judge=gate) as running:
+    with constants(orphan_seconds=0.0), running_service(Settings(slots=8), judge=gate) as running:
         yield running
 
 

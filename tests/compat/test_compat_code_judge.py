@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 from compat_clients import Failing
+from constants import constants
 from harness import Gate, running_service
 
 from proctor_service.errors import JudgeFailed
@@ -83,8 +84,12 @@ def test_a_program_alone(client: httpx.Client) -> None:
 
 
 def test_time_is_the_workers(client: httpx.Client) -> None:
-    settings = Settings(max_cpu_seconds=1, max_wall_seconds=1, cpu_seconds=1, wall_seconds=1)
-    with running_service(settings, judge=None) as short, short.client() as asking:
+    settings = Settings(cpu_seconds=1, wall_seconds=1)
+    with (
+        constants(max_cpu_seconds=1.0, max_wall_seconds=1.0),
+        running_service(settings, judge=None) as short,
+        short.client() as asking,
+    ):
         endless = [program("while True: pass"), program("import time\ntime.sleep(100)")]
         results = asking.post("/compat/run/batch", json=batch(*endless)).json()["results"]
     assert [each["reason"] for each in results] == ["worker_timeout"] * 2

@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 from compat_clients import Failing
+from constants import constants
 from grace import grace_period
 from harness import Gate, Service, running_service
 from requests_under_way import asking
@@ -177,8 +178,11 @@ def test_a_client_that_goes_away_leaves_nothing_behind(patient: Service) -> None
 
 def test_what_is_kept_for_clients_that_do_not_come_back_is_bounded() -> None:
     gate = Gate()
-    settings = Settings(slots=1, idempotency_mb=1)
-    with running_service(settings, judge=gate) as service, service.client() as client:
+    with (
+        constants(pending_bytes=1 << 20),
+        running_service(Settings(slots=1), judge=gate) as service,
+        service.client() as client,
+    ):
         for number in range(4):
             body = BODY | {"program": f"{number}" * 300_000, "tests": ["assert a"]}
             assert client.post(f"{PATH}?hold_seconds=0.05", json=body).status_code == 307

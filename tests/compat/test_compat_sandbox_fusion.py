@@ -79,7 +79,7 @@ def test_limits_stdin_and_files_reach_the_sandbox(client: httpx.Client, inn: Fak
 
 
 def test_limits_above_the_ceilings_are_lowered(inn: FakeBackend) -> None:
-    settings = Settings(max_memory_mb=700, max_wall_seconds=3, max_cpu_seconds=3)
+    settings = Settings(max_memory_mb=700)
     with running_service(settings, backend=inn) as service, service.client() as client:
         body = VERL | {"memory_limit_MB": 10**6, "run_timeout": 10**6}
         assert client.post("/compat/run_code", json=body).json()["status"] == "Success"

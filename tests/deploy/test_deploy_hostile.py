@@ -105,7 +105,7 @@ def prod_pod(image: Image) -> Iterator[tuple[Running, InPod]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pods, "FIRST_OUTER_ID", first)
         objects = render(DEPLOY / "overlays" / "prod")
-        with running(pod(objects, PROCTOR_CACHE_ENTRIES="0"), image) as found:
+        with running(pod(objects, PROCTOR_CACHE_MB="0"), image) as found:
             init = found.pid
             with forwarded(init, _PORT) as url:
                 until(lambda: _is_ready(url) or not found.is_running, "the pod is not ready")

@@ -14,7 +14,7 @@ import kubernetes_validate
 import pytest
 import yaml
 from harness import NoBackend
-from pydantic import AliasChoices, SecretStr
+from pydantic import SecretStr
 
 from deploy.manifests import (
     DEPLOY,
@@ -31,6 +31,7 @@ from deploy.schemas import VERSIONS, validate
 from proctor_service.app import build_app
 from proctor_service.sandbox.linux import seccomp
 from proctor_service.settings import Settings
+from proctor_service.settings.sources import variables_of
 
 GIVEN = {"POD_IP": "10.0.0.7", "PROCTOR_AVIATO_API_KEY": "a key"}
 SERVICE_MB = 1024  # of memory, for the service itself
@@ -81,12 +82,8 @@ def test_every_file_is_used() -> None:
 
 def names_of_the_environment() -> set[str]:
     """Every variable that the settings read."""
-    names = set()
-    for name, field in Settings.model_fields.items():
-        alias = field.validation_alias
-        aliases = alias.choices if isinstance(alias, AliasChoices) else [f"PROCTOR_{name.upper()}"]
-        names |= {str(alias) for alias in aliases}
-    return names
+    fields = Settings.model_fields.items()
+    return {variable for name, field in fields for variable in variables_of(name, field)}
 
 
 def test_every_variable_is_a_setting(objects: list[Json]) -> None:

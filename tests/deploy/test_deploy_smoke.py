@@ -12,22 +12,23 @@ from deploy.pods import Pod, running
 JUDGED = "total reward 3.0, pass rate 33 % (3 of 9)"
 
 
-def demo(objects: Iterable[Json], *arguments: str, root: bool = False) -> Pod:
+def demo(objects: Iterable[Json], root: bool = False) -> Pod:
     """The Deployment's container with another command, and none of its settings and volumes."""
     spec = pod_of(objects)
     [container] = spec["containers"]
-    container["args"] = ["demo", *arguments]
+    container["args"] = ["demo"]
     container["volumeMounts"] = []
     context = container["securityContext"]
     context["readOnlyRootFilesystem"] = False  # for its temporary files
     if root:  # what a builder gives a RUN: the default capabilities and the default filter
         spec["securityContext"] |= {"runAsNonRoot": False, "runAsUser": 0, "runAsGroup": 0}
         del context["capabilities"], context["allowPrivilegeEscalation"]
+        container.setdefault("env", []).append({"name": "PROCTOR_ALLOW_DEGRADED", "value": "true"})
     return Pod(spec, {})
 
 
 def test_as_the_build_runs_it(image: Image) -> None:
-    pod = demo(render(DEPLOY / "overlays" / "aviato"), "--allow-degraded", root=True)
+    pod = demo(render(DEPLOY / "overlays" / "aviato"), root=True)
     with running(pod, image) as found:
         assert found.wait() == 0, found.log
         assert JUDGED in found.log

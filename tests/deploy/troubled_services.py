@@ -84,7 +84,7 @@ def settings(journal: str = "off", **more: Any) -> Settings:
     """Small enough to be filled quickly."""
     tokens = SecretStr(json.dumps({"prometheus": TOKEN}))
     more["journal"] = SecretStr(journal)
-    return Settings(tokens=tokens, max_queued=MAX_QUEUED, policy_attempts=1, **more)
+    return Settings(tokens=tokens, max_queued=MAX_QUEUED, **more)
 
 
 class Load:

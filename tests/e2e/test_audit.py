@@ -13,6 +13,7 @@ from shared_data import shared_data
 
 from proctor_client.tasks.files import load_tasks
 from proctor_client.tasks.task import Task
+from proctor_service.features.evaluation import audit
 from proctor_service.features.evaluation.checks import checks_of, names_asked
 from proctor_service.settings import Settings
 
@@ -71,13 +72,14 @@ def written(path: Path, *rows: Row) -> Path:
     return path
 
 
-def test_every_planted_fault_is_found_and_nothing_else(service: Service, tmp_path: Path) -> None:
+def test_every_planted_fault_is_found_and_nothing_else(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data = written(tmp_path / "planted.jsonl", *PLANTED.values())
     report, plot = tmp_path / "report.json", tmp_path / "times.png"
-    said = proctor(
-        "audit", data, "--url", service.url, "--repeat", "24", "--slow", "0.5",
-        "--json", report, "--plot", plot,
-    )  # fmt: skip
+    arguments = ["--repeat", "24", "--json", str(report), "--plot", str(plot)]
+    monkeypatch.setattr(audit, "SLOW_SECONDS", 0.5)
+    said = proctor("audit", data, *arguments, PROCTOR_URL=service.url)
     assert said.exit_code == 1, said.output
     found = json.loads(report.read_text())
     kinds = {task["id"]: [each["kind"] for each in task["findings"]] for task in found["tasks"]}
@@ -108,17 +110,18 @@ def test_every_planted_fault_is_found_and_nothing_else(service: Service, tmp_pat
 
 def test_a_sound_data_set_is_said_to_be_sound(service: Service, tmp_path: Path) -> None:
     data = written(tmp_path / "sound.jsonl", PLANTED["sound"])
-    said = proctor("audit", data, "--url", service.url, "--repeat", "1")
+    said = proctor("audit", data, "--repeat", "1", PROCTOR_URL=service.url)
     assert said.exit_code == 0, said.output
     assert "Nothing was found that would harm training." in said.stdout
 
 
-def test_a_slice_of_mbpp_is_sound(service: Service, tmp_path: Path) -> None:
+def test_a_slice_of_mbpp_is_sound(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     report = tmp_path / "report.json"
-    said = proctor(
-        "audit", shared_data("mbpp/mbpp.jsonl"), "--url", service.url,
-        "--repeat", "2", "--sample", "40", "--slow", "60", "--json", report,
-    )  # fmt: skip
+    monkeypatch.setattr(audit, "SLOW_SECONDS", 60.0)
+    arguments = ["--repeat", "2", "--sample", "40", "--json", str(report)]
+    said = proctor("audit", shared_data("mbpp/mbpp.jsonl"), *arguments, PROCTOR_URL=service.url)
     assert said.exit_code == 0, said.output
     found = json.loads(report.read_text())
     assert (found["format"], found["problems"]) == ("mbpp", 40)
@@ -142,7 +145,7 @@ def test_programs_with_stdin_are_probed_too(service: Service, tmp_path: Path) ->
     ]
     report = tmp_path / "report.json"
     data = written(tmp_path / "stdio.jsonl", *rows)
-    said = proctor("audit", data, "--url", service.url, "--repeat", "1", "--json", report)
+    said = proctor("audit", data, "--repeat", "1", "--json", report, PROCTOR_URL=service.url)
     assert said.exit_code == 1, said.output
     found = {task["id"]: task["findings"] for task in json.loads(report.read_text())["tasks"]}
     assert [each["detail"] for each in found["sound"]] == ["echo"]
@@ -155,14 +158,14 @@ def test_what_cannot_be_judged_is_no_finding(tmp_path: Path) -> None:
 
     data = written(tmp_path / "sound.jsonl", PLANTED["sound"])
     with running_service(Settings(), judge=Failing(10_000)) as service:
-        said = proctor("audit", data, "--url", service.url, "--repeat", "1")
+        said = proctor("audit", data, "--repeat", "1", PROCTOR_URL=service.url)
     assert said.exit_code == 2, said.output
     assert "could not be judged" in said.stdout
 
 
 def test_a_file_in_no_known_form_is_named(service: Service, tmp_path: Path) -> None:
     data = written(tmp_path / "odd.jsonl", {"question": "?"})
-    said = proctor("audit", data, "--url", service.url)
+    said = proctor("audit", data, PROCTOR_URL=service.url)
     assert said.exit_code == 2
     assert "--format" in said.stderr
     assert "no column says how to judge" in said.stderr
@@ -175,7 +178,7 @@ def test_a_plot_without_matplotlib_names_the_extra(
 
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     data = written(tmp_path / "sound.jsonl", PLANTED["sound"])
-    said = proctor("audit", data, "--url", service.url, "--plot", tmp_path / "x.png")
+    said = proctor("audit", data, "--plot", tmp_path / "x.png", PROCTOR_URL=service.url)
     assert said.exit_code == 2
     assert "proctor-service[bench]" in said.stderr
 
@@ -183,7 +186,7 @@ def test_a_plot_without_matplotlib_names_the_extra(
 def test_a_plot_of_nothing_is_a_plot(service: Service, tmp_path: Path) -> None:
     data = written(tmp_path / "bare.jsonl", PLANTED["no_reference"])
     plot = tmp_path / "x.png"
-    said = proctor("audit", data, "--url", service.url, "--plot", plot)
+    said = proctor("audit", data, "--plot", plot, PROCTOR_URL=service.url)
     assert said.exit_code == 0, said.output
     assert plot.stat().st_size > 0
 
@@ -237,5 +240,5 @@ def test_a_humaneval_problem_is_probed_without_its_prompt(service: Service, tmp_
     }
     data = written(tmp_path / "humaneval.jsonl", row)
     assert load_tasks(data, "humaneval")[0].prompt_code is not None
-    said = proctor("audit", data, "--url", service.url, "--repeat", "1")
+    said = proctor("audit", data, "--repeat", "1", PROCTOR_URL=service.url)
     assert said.exit_code == 0, said.output

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from command_line import proctor
 from harness import Service
 from shared_data import shared_data
 from typer.testing import CliRunner
@@ -120,13 +121,13 @@ def test_eval_judges_problems_of_each_format(service: Service, tmp_path: Path) -
     ]
     for path, form in files:
         arguments = ["eval", str(path), "--format", form, "--limit", "10"]
-        said = CliRunner().invoke(build(), [*arguments, "--url", service.url])
+        said = proctor(*arguments, PROCTOR_URL=service.url)
         assert said.exit_code == 0, said.output
         assert "100.0 %" in said.stdout
 
 
 def test_eval_writes_its_figures_for_programs_and_for_a_browser(
-    service: Service, tmp_path: Path
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     problems, completions = tmp_path / "problems.jsonl", tmp_path / "completions.jsonl"
     grader = {"kind": "asserts", "tests": ["assert f(2) == 4"]}
@@ -138,8 +139,9 @@ def test_eval_writes_its_figures_for_programs_and_for_a_browser(
         "".join(json.dumps({"task_id": name, "completion": text}) + "\n" for name, text in answers)
     )
     report, page = tmp_path / "report.json", tmp_path / "report.html"
-    arguments = ["eval", str(problems), "--format", "jsonl", "--url", service.url,
-                 "--completions", str(completions), "--extract", "none"]  # fmt: skip
+    monkeypatch.setenv("PROCTOR_URL", service.url)
+    arguments = ["eval", str(problems), "--format", "jsonl", "--completions", str(completions)]
+    arguments += ["--extract", "none"]
     said = CliRunner().invoke(build(), [*arguments, "--json", str(report), "--html", str(page)])
     assert said.exit_code == 1, said.output
     assert "pass@2" in said.stdout

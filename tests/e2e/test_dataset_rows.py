@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from command_line import proctor
 from harness import Service
 from optional_programs import skip_without
-from typer.testing import CliRunner
 
 from proctor_client.tasks.forms import MAKERS, Format
-from proctor_service.cli import build
 
 UNIT = """
 import unittest
@@ -338,17 +337,16 @@ def test_reference_and_right_completion_pass_and_a_wrong_one_fails(
     completions.write_text(
         "".join(json.dumps({"task_id": name, "completion": each}) + "\n" for each in (right, wrong))
     )
-    base = ["eval", str(data), "--format", form, "--url", service.url]
-    said = CliRunner().invoke(build(), base)
+    base = ["eval", str(data), "--format", form]
+    said = proctor(*base, PROCTOR_URL=service.url)
     if form in WITHOUT_REFERENCE:
         assert said.exit_code == 2
         assert "no reference solution" in said.output
     else:
         assert said.exit_code == 0, said.output
     report = tmp_path / "results.jsonl"
-    said = CliRunner().invoke(
-        build(), [*base, "--completions", str(completions), "--output", str(report)]
-    )
+    more = ["--completions", str(completions), "--output", str(report)]
+    said = proctor(*base, *more, PROCTOR_URL=service.url)
     assert said.exit_code == 1, said.output
     results = {each["sample"]: each for each in map(json.loads, report.read_text().splitlines())}
     assert results[0]["verdict"] == "passed", results[0]

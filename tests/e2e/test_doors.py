@@ -16,15 +16,14 @@ from typing import Any
 
 import httpx
 import pytest
+from command_line import proctor
 from harness import Service
 from optional_programs import skip_without
 from policy_server import policy_server, says
-from typer.testing import CliRunner
 from waits import WAIT_SECONDS
 
 from proctor_client import AsyncClient, Client
 from proctor_client.tasks.forms import MAKERS, Format, task_from_ground_truth, task_from_row
-from proctor_service.cli import build
 from proctor_trainers.areal import async_reward_function
 from proctor_trainers.batching import RewardBatcher
 from proctor_trainers.episodes import Episodes
@@ -417,7 +416,7 @@ def evaluated(url: str, pairs: Pairs, folder: Path, form: Format) -> list[float 
     told = [{"id": name, "completion": each} for name, (_, each) in zip(names, pairs, strict=True)]
     completions.write_text("".join(json.dumps(each) + "\n" for each in told))
     arguments = ["eval", str(rows), "--format", form, "--completions", str(completions)]
-    said = CliRunner().invoke(build(), [*arguments, "--output", str(output), "--url", url])
+    said = proctor(*arguments, "--output", output, PROCTOR_URL=url)
     assert output.exists(), said.output
     results = {each["task_id"]: each for each in map(json.loads, output.read_text().splitlines())}
     assert results.keys() == set(names), said.output

@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import proctor
 from harness import Service
 from shared_data import shared_data
-from typer.testing import CliRunner
-
-from proctor_service.cli import build
 
 
 def rewards(service: Service, folder: Path, entry: dict[str, Any], *options: str) -> list[Any]:
@@ -20,7 +18,7 @@ def rewards(service: Service, folder: Path, entry: dict[str, Any], *options: str
     rows.write_text("".join(json.dumps(row) + "\n" for row in entry["rows"]))
     completions.write_text("".join(json.dumps(each) + "\n" for each in entry["completions"]))
     arguments = ["eval", str(rows), "--completions", str(completions), "--output", str(output)]
-    said = CliRunner().invoke(build(), [*arguments, "--url", service.url, *options])
+    said = proctor(*arguments, *options, PROCTOR_URL=service.url)
     assert output.exists(), said.output
     results = [json.loads(line) for line in output.read_text().splitlines()]
     found = {(each["task_id"], each["sample"]): each for each in results}

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from constants import constants
 from grace import grace_period
 from harness import Service, running_service
 from policy_server import Act, Asked, PolicyServer, calls, hangs, policy_server, says
@@ -26,7 +27,7 @@ NDJSON = {"Accept": "application/x-ndjson"}
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
-    with running_service(Settings(policy_attempts=2), judge=None) as running:
+    with constants(policy_attempts=2), running_service(judge=None) as running:
         yield running
 
 

@@ -24,7 +24,7 @@ REPLICAS = 3
 EVALUATIONS = 500
 IMAGE = "python:3.11"
 PRICE_PER_HOUR = 3.6
-LEASE_SECONDS = 5
+LEASE_SECONDS = 30
 MOST_SECONDS = 60  # that a sandbox lives on which no replica claims
 WAIT_SECONDS = 900
 GRADER = {"kind": "asserts", "tests": ["assert f(2) == 4"]}
@@ -68,8 +68,7 @@ def settings_of(gateway: StandIn, redis: RedisServer, name: str, **more: str) ->
         "PROCTOR_AVIATO_API_KEY": KEY,
         "PROCTOR_AVIATO_INSTANCE": name,
         "PROCTOR_AVIATO_BUDGET_SANDBOXES": str(BUDGET),
-        "PROCTOR_AVIATO_PRICE_PER_HOUR": str(PRICE_PER_HOUR),
-        "PROCTOR_AVIATO_BUDGET_LEASE_SECONDS": str(LEASE_SECONDS),
+        "PROCTOR_AVIATO_PRICES_PER_HOUR": json.dumps({"*": PRICE_PER_HOUR}),
         "PROCTOR_ALLOW_DEGRADED": str(not has_other_users()).lower(),
         "PROCTOR_POOL_SIZE": "8",
         "PROCTOR_SLOTS": "8",

@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+from constants import constants
 from fuzz_requests import (
     HANG_SECONDS,
     Answered,
@@ -92,10 +93,9 @@ def documented(page: Any) -> dict[str, dict[str, frozenset[int]]]:
 
 @pytest.fixture(scope="module")
 def bench() -> Iterator[Bench]:
-    settings = Settings(
-        policy_hosts=["127.0.0.1"], policy_attempts=1, max_queued=64, max_sandboxes=64
-    )
+    settings = Settings(policy_hosts=["127.0.0.1"], max_queued=64, max_sandboxes=64)
     with (
+        constants(policy_attempts=1),
         policy_server(answers_at_once) as policy,
         running_service(settings, judge=passes, backend=FakeBackend()) as service,
         service.client() as client,

@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from constants import constants
 from fuzz_json import mutated, write
 from fuzz_requests import Asked, Route, Sender, check, complaints, strict
 from fuzz_routes import routes
@@ -33,8 +34,12 @@ ROUTES = {
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
-    settings = Settings(wall_seconds=5, cpu_seconds=2, max_wall_seconds=10, max_cpu_seconds=5)
-    with complaints() as found, running_service(settings, judge=None) as running:
+    settings = Settings(wall_seconds=5, cpu_seconds=2)
+    with (
+        constants(max_wall_seconds=10, max_cpu_seconds=5),
+        complaints() as found,
+        running_service(settings, judge=None) as running,
+    ):
         yield running
     assert not found, found[0]
 

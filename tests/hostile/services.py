@@ -135,7 +135,7 @@ def started_service(
         "PYTHONDONTWRITEBYTECODE": "1",
         "PROCTOR_PORT": str(port),
         "PROCTOR_SANDBOX_UID": str(users),
-        "PROCTOR_CACHE_ENTRIES": "0",
+        "PROCTOR_CACHE_MB": "0",
         "PROCTOR_WORKERS": os.environ.get("PROCTOR_WORKERS", "auto"),
         "PROCTOR_JOURNAL": "off",
     }

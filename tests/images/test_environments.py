@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from constants import constants
 from harness import Service, running_service
 from tiny_packages import DEFAULT, offline, usable_interpreters, write_wheel
 
@@ -260,8 +261,12 @@ def environments_in_use(service: Service) -> tuple[str, ...]:
 
 
 def test_an_idle_one_ends_and_starts_again(settings: dict[str, Any]) -> None:
-    chosen = Settings(slots=2, workers=0, environment_idle_seconds=0.2, **settings)
-    with running_service(chosen, judge=None) as service, service.client() as client:
+    chosen = Settings(slots=2, workers=0, **settings)
+    with (
+        constants(environment_idle_seconds=0.2),
+        running_service(chosen, judge=None) as service,
+        service.client() as client,
+    ):
         for number in range(2):
             [result] = judged(
                 client, [{"completion": USES.format(number)}], environment="three", cache=False

@@ -55,9 +55,11 @@ def test_eval_of_reference_solutions_and_of_nothing(
     service: Service, built: Harbor, tmp_path: Path, option: str | None, reward: float
 ) -> None:
     output = tmp_path / "results.jsonl"
-    options: list[str | Path] = ["--url", service.url, "--output", output]
+    options: list[str | Path] = ["--output", output]
     options += [] if option is None else [option]
-    ran = proctor("eval", built.tasks_folder, "--format", "harbor", *options)
+    ran = proctor(
+        "eval", built.tasks_folder, "--format", "harbor", *options, PROCTOR_URL=service.url
+    )
     assert ran.exit_code == (0 if reward else 1), ran.output
     results = [json.loads(line) for line in output.read_text().splitlines()]
     assert {each["task_id"]: (each["reward"], each["error"]) for each in results} == {

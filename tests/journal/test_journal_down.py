@@ -243,7 +243,7 @@ def test_a_command_leaves_another_database_as_it_is(
     forget_settings(monkeypatch)
     path = tmp_path / "empty.db"
     path.touch()
-    result = proctor("journal", *command, "--journal", f"sqlite:///{path}")
+    result = proctor("journal", *command, PROCTOR_JOURNAL=f"sqlite:///{path}")
     assert result.exit_code == 2
     assert "its tables are not there" in result.stderr
     assert path.read_bytes() == b""

@@ -68,7 +68,8 @@ def wait_for(journal: str, count: int) -> None:
     """Waits until the journal has so many evaluations; the service writes them soon."""
     end = time.monotonic() + WAIT_SECONDS
     while (
-        len(proctor("journal", "list", "--json", "--journal", journal).stdout.splitlines()) < count
+        len(proctor("journal", "list", "--json", PROCTOR_JOURNAL=journal).stdout.splitlines())
+        < count
     ):
         assert time.monotonic() < end, "the journal lacks evaluations"
 
@@ -80,7 +81,9 @@ def test_a_job_gets_the_same_rewards_again_until_its_graders_change(tmp_path: Pa
     with running_service(Settings(allow_degraded=True), judge=None) as service:
 
         def replay() -> tuple[int, dict[str, int], str]:
-            result = proctor("replay", "--job", "run", "--url", service.url, "--journal", journal)
+            result = proctor(
+                "replay", "--job", "run", PROCTOR_URL=service.url, PROCTOR_JOURNAL=journal
+            )
             found = re.findall(r"^([a-z ]+?)  +(\d+)", result.stdout, re.MULTILINE)
             return result.exit_code, {name: int(count) for name, count in found}, result.output
 
@@ -123,11 +126,11 @@ def test_the_commands_of_the_documents_work(
     monkeypatch.setenv("PROCTOR_JOURNAL", journal)
     with temporary_service(allow_degraded=True) as running:
         monkeypatch.setenv("PROCTOR_TOKEN", running.token)
+        monkeypatch.setenv("PROCTOR_URL", running.url)
         with Client(running.url, token=running.token) as client:
             answer = client.reward(COMPLETIONS, grader=GRADERS["asserts"], job="run-17")
         wait_for(journal, len(COMPLETIONS))
         shown = {
-            "http://127.0.0.1:8080": running.url,
             "ev_5f0c6f2b8d2e4a0c9a5b1f3d7e6c8a90": answer.results[0].evaluation_id,
         }
         for line in lines:

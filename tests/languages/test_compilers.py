@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from constants import constants
 from harness import Service, running_service
 from judging import ask, judge, stdio
 
@@ -94,9 +95,12 @@ def test_what_the_service_does_not_allow_is_refused_with_what_it_allows(service:
 
 
 def test_a_standard_that_the_compiler_lacks_is_an_invalid_task() -> None:
-    settings = Settings(workers="0", compiler_flags=["-std=c++99"])
+    settings = Settings(workers="0")
     item = {"completion": STANDARD, "language": "cpp", "grader": stdio(("", ""))}
-    with running_service(settings, judge=None) as service:
+    with (
+        constants(compiler_flags=["-std=c++99"]),
+        running_service(settings, judge=None) as service,
+    ):
         (result,) = ask(service, {**item, "compiler": {"standard": "c++99"}})
     assert result["error"]["reason"] == "invalid_task"
     assert "does not take c++99" in result["error"]["message"]

@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
+from constants import constants
 from harness import Service, running_service
 from judging import calls
 from service_process import ServiceProcess, judge_processes
@@ -274,8 +275,12 @@ HEAVY = {
 def test_large_files_of_a_sandbox_cost_no_other_its_sandbox() -> None:
     # Of 150 MB there are some copies on the way.
     write = "open('big', 'wb').write(bytes(150 << 20)); open('solution.py', 'w').write('x = 1')"
-    settings = Settings(workers=2, slots=4, worker_memory_mb=300)
-    with running_service(settings, judge=None) as service, service.client() as client:
+    settings = Settings(workers=2, slots=4)
+    with (
+        constants(worker_memory_mb=300),
+        running_service(settings, judge=None) as service,
+        service.client() as client,
+    ):
         others = [client.post("/sandboxes", json={}).json()["id"] for _ in range(4)]
         limits = {"disk_mb": 300, "memory_mb": 1024}
         large = client.post("/sandboxes", json={"limits": limits}).json()["id"]

@@ -291,7 +291,7 @@ def test_a_peer_that_refuses_costs_no_reward(settings: dict[str, Any]) -> None:
     body = exec_request(*sources(), limits={"memory_mb": 512})
     if "languages" in settings:
         body["submissions"][1]["language"] = "bash"
-        settings = {"max_cpu_seconds": 1.0}
+        settings = {"max_memory_mb": 64}
     tokens = SecretStr(json.dumps(TOKENS))
     with fleet(2, judges=[gate, there], differing={1: settings}, slots=1, tokens=tokens) as (
         first,

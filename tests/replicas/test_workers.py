@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from constants import constants
 from pydantic import SecretStr
 from scripted_sandboxes import ROOMY
 from waits import WAIT_SECONDS
@@ -153,7 +154,8 @@ def test_a_submission_that_ends_its_process_twice_has_a_verdict(source: str, cau
         assert "too much time or memory" in judgement.message
         assert under.causes == [cause, cause]
 
-    run(test, worker_memory_mb=250)
+    with constants(worker_memory_mb=250):
+        run(test)
 
 
 def test_a_process_killed_by_somebody_else_accuses_no_submission(tmp_path: Path) -> None:
@@ -276,7 +278,8 @@ def test_all_that_a_grown_process_had_is_judged_alone() -> None:
         found = await asyncio.gather(*work)
         assert [each.verdict for each in found] == ["output_limit"] + ["passed"] * 7
 
-    run(test, worker_memory_mb=250)
+    with constants(worker_memory_mb=250):
+        run(test)
 
 
 def test_what_others_left_in_a_process_gives_nobody_a_verdict() -> None:
@@ -288,7 +291,8 @@ def test_what_others_left_in_a_process_gives_nobody_a_verdict() -> None:
             while "grown" not in under.causes:
                 await under.judge("quick")
 
-    run(test, worker_memory_mb=250)
+    with constants(worker_memory_mb=250):
+        run(test)
 
 
 def test_a_message_that_cannot_be_sent_lets_nobody_wait() -> None:
@@ -367,7 +371,7 @@ def test_a_closed_pool_leaves_no_descriptor_and_no_process() -> None:
 def test_a_replacement_that_starts_while_the_pool_closes_is_ended_too() -> None:
     async def main() -> None:
         before = descriptors(), children()
-        async with two_workers(aviato_cpu="slow to end") as under:
+        async with two_workers(aviato_image="slow to end") as under:
             os.kill(min(await under.pids()), signal.SIGKILL)
             while not under.causes:  # noqa: ASYNC110  the next process starts now, without an event
                 await asyncio.sleep(0.01)
@@ -398,7 +402,7 @@ def test_few_bytes_of_graders_are_kept() -> None:
 def test_a_process_that_cannot_start_stops_the_service() -> None:
     async def main() -> None:
         with pytest.raises(StartError, match="as the test wants it"):
-            async with two_workers(aviato_cpu="refuse"):
+            async with two_workers(aviato_image="refuse"):
                 raise AssertionError("it started")
 
     asyncio.run(main())

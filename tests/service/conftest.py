@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 from command_line import no_settings
+from constants import constants
 from harness import Service, running_service
 from journal_store import under
 from sandbox_server import ServerUnderTest, serving
@@ -30,7 +31,8 @@ def client(service: Service) -> Iterator[httpx.Client]:
 
 @pytest.fixture(scope="module")
 def shared_server() -> Iterator[ServerUnderTest]:
-    with serving(max_file_mb=1, max_wall_seconds=100) as hotel:
+    small = {"file_bytes": 1 << 20}
+    with constants(bounds=small, max_wall_seconds=100), serving() as hotel:
         yield hotel
 
 

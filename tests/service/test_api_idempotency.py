@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import httpx
+from constants import constants
 from harness import Gate, Service, exec_request, running_service
 from requests_under_way import asking, hanging_up
 
@@ -62,8 +63,11 @@ def test_work_goes_on_without_its_client_and_the_retry_joins_it() -> None:
 
 def test_orphaned_work_ends_after_a_while_and_the_retry_judges_the_rest() -> None:
     gate = Gate()
-    settings = Settings(slots=2, orphan_seconds=0.01)
-    with running_service(settings, judge=gate) as service, service.client() as client:
+    with (
+        constants(orphan_seconds=0.01),
+        running_service(Settings(slots=2), judge=gate) as service,
+        service.client() as client,
+    ):
         body = exec_request("a", "b", cache=False)
         service.call(lambda: gate.release("a"))
         hang_up_on(service, body, gate)

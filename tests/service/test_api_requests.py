@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from constants import constants
 from harness import Gate, Service, exec_request, one_answer, running_service
 from pydantic import BaseModel, ValidationError
 from requests_under_way import asking
@@ -27,7 +28,7 @@ from proctor_service.settings import Settings
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
-    with running_service(Settings(max_body_mb=1, max_cpu_seconds=20)) as running:
+    with constants(max_cpu_seconds=20), running_service(Settings(max_body_mb=1)) as running:
         yield running
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from captured_logs import log_lines
+from constants import constants
 from grace import grace_period
 from harness import Gate, NoBackend, running_service
 from policy_server import Act, Asked, calls, completion, fails, hangs, policy_server, says
@@ -26,7 +27,7 @@ def test_an_endpoint_that_fails_is_an_error_in_each_trajectory_and_never_a_rewar
     def script(asked: Asked) -> Act:
         return fails(500) if asked.task == "Write b." else says(CODE)
 
-    with playing(script, Settings(policy_attempts=1)) as (server, _, client):
+    with constants(policy_attempts=1), playing(script) as (server, _, client):
         answer = ask(client, request(server.url, task("a"), task("b"), task("c")))
         metrics = client.get("/metrics").text
     assert reasons(answer) == ["passed", "policy_unavailable", "passed"]
@@ -66,14 +67,14 @@ def test_so_many_at_once_and_the_others_after_them() -> None:
             under_way -= 1
         handler.send_json(completion({"content": CODE}))
 
-    with playing(lambda asked: act, Settings(max_rollouts=3)) as (server, _, client):
+    with constants(max_rollouts=3), playing(lambda asked: act) as (server, _, client):
         answer = ask(client, request(server.url, trajectories_per_task=30))
     assert reasons(answer) == ["passed"] * 30
     assert max(at_once) == 3
 
 
 def test_what_waits_for_its_turn_has_the_same_deadline() -> None:
-    with playing(lambda asked: hangs, Settings(max_rollouts=1)) as (server, service, client):
+    with constants(max_rollouts=1), playing(lambda asked: hangs) as (server, service, client):
         body = request(server.url, trajectories_per_task=3, deadline_seconds=8)
         answer = ask(client, body)
         assert service.parts.core.running == frozenset()
@@ -88,7 +89,7 @@ def test_a_client_that_goes_away_ends_its_trajectories(headers: dict[str, str]) 
     def script(asked: Asked) -> Act:
         return hangs if asked.task == "Write a." else says("```\nb\n```")
 
-    with playing(script, Settings(max_rollouts=4), judge=gate) as (server, service, client):
+    with constants(max_rollouts=4), playing(script, judge=gate) as (server, service, client):
         body = request(server.url, task("a"), task("b"), trajectories_per_task=50)
         body["tasks"] = body["tasks"][::-1]
         with client.stream("POST", "/rollout", json=body, headers=headers):
@@ -111,8 +112,9 @@ def test_draining_refuses_what_comes_and_hands_back_what_is_not_done() -> None:
     with (
         grace_period() as grace,
         policy_server(script) as server,
+        constants(max_rollouts=2),
         running_service(
-            Settings(max_rollouts=2, grace_seconds=grace.seconds), judge=gate, backend=backend
+            Settings(grace_seconds=grace.seconds), judge=gate, backend=backend
         ) as service,
     ):
         body = request(server.url, task("slow"), task("quick"), task("late"))
@@ -154,7 +156,8 @@ def logged(
     """The lines that the service logs while it answers, and all the client gets to see."""
     with (
         log_lines(capsys, level) as lines,
-        playing(script, Settings(policy_attempts=1)) as (server, _, client),
+        constants(policy_attempts=1),
+        playing(script) as (server, _, client),
     ):
         body["policy"]["base_url"] = server.url
         text = client.post("/rollout", json=body).text + client.get("/metrics").text

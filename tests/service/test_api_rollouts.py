@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from constants import constants
 from harness import running_service
 from openai.types.chat.chat_completion import Choice
 from policy_server import Act, Asked, completion, policy_server, says
@@ -222,10 +223,12 @@ def test_messages_go_to_the_policy_with_the_apis_fields_alone(client: httpx.Clie
 @pytest.fixture(scope="module")
 def strict() -> Iterator[httpx.Client]:
     """A client of a service with small bounds, and with policies at some hosts only."""
-    settings = Settings(
-        max_body_mb=1, max_cpu_seconds=20, max_wall_seconds=60, policy_hosts=["*.internal"]
-    )
-    with running_service(settings) as running, running.client() as opened:
+    settings = Settings(max_body_mb=1, policy_hosts=["*.internal"])
+    with (
+        constants(max_cpu_seconds=20, max_wall_seconds=60),
+        running_service(settings) as running,
+        running.client() as opened,
+    ):
         yield opened
 
 
@@ -327,8 +330,11 @@ def test_no_refusal_shows_the_key(strict: httpx.Client) -> None:
 
 
 def test_more_trajectories_than_ever_fit_are_a_413() -> None:
-    settings = Settings(max_rollouts=1, max_queued=1)
-    with playing(lambda asked: says(CODE), settings) as (server, _, client):
+    settings = Settings(max_queued=1)
+    with (
+        constants(max_rollouts=1),
+        playing(lambda asked: says(CODE), settings) as (server, _, client),
+    ):
         answer = client.post("/rollout", json=request(server.url, trajectories_per_task=3))
         assert (answer.status_code, answer.json()["error"]["reason"]) == (413, "batch_too_large")
         assert "retry-after" not in answer.headers

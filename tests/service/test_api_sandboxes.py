@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from constants import constants
 from pydantic import BaseModel
 from requests_under_way import hanging_up
 from sandbox_server import EXEC_GRADER, NDJSON, TOKENS, ServerUnderTest, problem, serving
@@ -35,7 +36,7 @@ def test_a_sandbox_has_every_field_of_the_contract(hotel: ServerUnderTest) -> No
 
 
 def test_what_a_sandbox_may_use_is_asked_for_or_the_servers() -> None:
-    with serving(memory_mb=99, max_cpu_seconds=20) as hotel:
+    with constants(max_cpu_seconds=20), serving(memory_mb=99) as hotel:
         hotel.create(limits={"cpu_seconds": 3})
         assert (hotel.guest.limits.cpu_seconds, hotel.guest.limits.memory_mb) == (3, 99)
         answer = hotel.client.post("/sandboxes", json={"limits": {"cpu_seconds": 21}})
@@ -77,7 +78,7 @@ def test_an_unknown_one_is_a_404_unless_that_is_fine(hotel: ServerUnderTest) -> 
 
 
 def test_those_that_ended_are_a_404_once_they_are_forgotten() -> None:
-    with serving(ended_sandboxes=1) as hotel:
+    with constants(bounds={"remembered": 1}), serving() as hotel:
         first, second = [hotel.create()["id"] for _ in range(2)]
         for each in (first, second):
             hotel.client.delete(f"/sandboxes/{each}")

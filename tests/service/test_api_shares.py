@@ -142,7 +142,6 @@ def test_a_rollout_that_runs_goes_on_while_the_service_drains() -> None:
         {"tenant_weights": {"a": 1e-320}},
         {"tenant_slots": {"a": 0}},
         {"tenant_sandboxes": {"a": -1}},
-        {"trace_share": 1.5},
     ],
 )
 def test_shares_that_make_no_sense_are_refused_at_the_start(fields: dict[str, Any]) -> None:

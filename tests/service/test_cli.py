@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from command_line import proctor
+from constants import constants
 from harness import Service, running_service
 from pydantic import SecretStr
 from waits import WAIT_SECONDS
@@ -103,7 +105,9 @@ def test_what_a_program_wrote_is_safe_to_print() -> None:
 
 
 def test_eval_judges_the_references(service: Service, tmp_path: Path) -> None:
-    said = proctor("eval", problems(tmp_path, "a", "b"), "--format", "mbpp", "--url", service.url)
+    said = proctor(
+        "eval", problems(tmp_path, "a", "b"), "--format", "mbpp", PROCTOR_URL=service.url
+    )
     assert said.exit_code == 0, said.output
     assert "pass rate    100.0 %" in said.stdout
     assert "Failures" not in said.stdout
@@ -111,7 +115,7 @@ def test_eval_judges_the_references(service: Service, tmp_path: Path) -> None:
 
 def test_eval_lists_what_failed(service: Service, tmp_path: Path) -> None:
     path = problems(tmp_path, "a", "wrong", "broken")
-    said = proctor("eval", path, "--format", "mbpp", "--url", service.url)
+    said = proctor("eval", path, "--format", "mbpp", PROCTOR_URL=service.url)
     assert said.exit_code == 1
     assert "pass rate      33.3 %" in said.stdout
     assert "1     failed         assert f() == 1: f() returned [2]" in said.stdout
@@ -121,7 +125,7 @@ def test_eval_lists_what_failed(service: Service, tmp_path: Path) -> None:
 
 def test_eval_shows_errors_apart(service: Service, tmp_path: Path) -> None:
     path = problems(tmp_path, "a", "lost", "wrong")
-    said = proctor("eval", path, "--format", "mbpp", "--url", service.url)
+    said = proctor("eval", path, "--format", "mbpp", PROCTOR_URL=service.url)
     assert said.exit_code == 2
     assert "pass rate            50.0 %" in said.stdout
     failures, _, errors = said.stdout.partition("Could not be judged")
@@ -130,10 +134,10 @@ def test_eval_shows_errors_apart(service: Service, tmp_path: Path) -> None:
     assert "the sandbox went away" not in failures
 
 
-def test_eval_lists_no_more_than_asked_for(service: Service, tmp_path: Path) -> None:
-    path = problems(tmp_path, *["wrong"] * 5)
-    said = proctor("eval", path, "--format", "mbpp", "--url", service.url, "--show", "2")
-    assert said.stdout.count("f() returned") == 2
+def test_eval_lists_the_first_failures(service: Service, tmp_path: Path) -> None:
+    path = problems(tmp_path, *["wrong"] * 23)
+    said = proctor("eval", path, "--format", "mbpp", PROCTOR_URL=service.url)
+    assert said.stdout.count("f() returned") == 20
     assert "and 3 more" in said.stdout
 
 
@@ -141,8 +145,8 @@ def test_eval_takes_several_completions_of_a_task(service: Service, tmp_path: Pa
     path = problems(tmp_path, None, None)
     written = completions(tmp_path, (0, "```\nwrong\n```"), (0, "<answer>x</answer>"), (1, "prose"))
     output = tmp_path / "results.jsonl"
-    arguments = ["--format", "mbpp", "--url", service.url, "--output", str(output)]
-    said = proctor("eval", path, "--completions", written, *arguments)
+    arguments = ["--format", "mbpp", "--completions", str(written), "--output", str(output)]
+    said = proctor("eval", path, *arguments, PROCTOR_URL=service.url)
     assert said.exit_code == 1
     assert "tasks solved  1 of 2" in said.stdout
     assert "no_code" in said.stdout
@@ -154,7 +158,7 @@ def test_eval_takes_several_completions_of_a_task(service: Service, tmp_path: Pa
 
 def test_eval_judges_the_first_tasks_only(service: Service, tmp_path: Path) -> None:
     path = problems(tmp_path, "a", "wrong")
-    said = proctor("eval", path, "--format", "mbpp", "--url", service.url, "--limit", "1")
+    said = proctor("eval", path, "--format", "mbpp", "--limit", "1", PROCTOR_URL=service.url)
     assert said.exit_code == 0
 
 
@@ -173,21 +177,10 @@ def test_eval_goes_where_the_environment_says(
         (["none.jsonl", "--format", "mbpp"], "none.jsonl: No such file or directory"),
         (["bad.jsonl", "--format", "mbpp"], "bad.jsonl:1: not JSON"),
         (["problems.jsonl", "--format", "mbpp"], "problems.jsonl:1: no reference solution"),
-        (
-            GIVEN,
-            f"no service answers at {NOBODY}: ",
-        ),
+        (GIVEN, f"no service answers at {NOBODY}: "),
         (
             [*GIVEN, "--output", "none/results.jsonl"],
             "none/results.jsonl: No such file or directory",
-        ),
-        (
-            [*GIVEN, "--url", "elsewhere"],
-            "url: it must begin with http:// or https://",
-        ),
-        (
-            [*GIVEN, "--url", "http://elsewhere:PORT"],
-            "url: Invalid port",
         ),
     ],
 )
@@ -205,11 +198,25 @@ def test_eval_says_what_is_wrong(
     assert said.stdout == ""
 
 
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("elsewhere", "url: it must begin with http:// or https://"),
+        ("http://elsewhere:PORT", "url: Invalid port"),
+    ],
+)
+def test_eval_says_what_is_wrong_with_the_address(tmp_path: Path, url: str, message: str) -> None:
+    said = proctor("eval", problems(tmp_path, "a"), "--format", "mbpp", PROCTOR_URL=url)
+    assert said.exit_code == 2
+    assert said.stderr.startswith(f"proctor: {message}")
+
+
 def test_a_wrong_token_is_named_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = Settings(tokens=SecretStr('{"a": "right"}'))
     path = problems(tmp_path, "a")
     with running_service(settings, judge=scripted) as service:
-        arguments = ["eval", str(path), "--format", "mbpp", "--url", service.url]
+        monkeypatch.setenv("PROCTOR_URL", service.url)
+        arguments = ["eval", str(path), "--format", "mbpp"]
         said = proctor(*arguments)
         assert said.exit_code == 2
         assert "set PROCTOR_TOKEN" in said.stderr
@@ -240,9 +247,10 @@ def test_ctrl_c_ends_it_and_what_it_asked_for(tmp_path: Path) -> None:
         raise AssertionError
 
     path = problems(tmp_path, "a", "b")
-    with running_service(Settings(orphan_seconds=0), judge=never) as service:
+    with constants(orphan_seconds=0.0), running_service(judge=never) as service:
         command = [sys.executable, "-m", "proctor_service", "eval", str(path), "--format", "mbpp"]
-        with subprocess.Popen([*command, "--url", service.url], stderr=subprocess.PIPE) as child:
+        environment = {**os.environ, "PROCTOR_URL": service.url}
+        with subprocess.Popen(command, stderr=subprocess.PIPE, env=environment) as child:
             assert began.wait(WAIT_SECONDS)
             child.send_signal(signal.SIGINT)
             _, said = child.communicate(timeout=WAIT_SECONDS)
@@ -276,8 +284,13 @@ def test_bench_measures_each_size(service: Service, tmp_path: Path) -> None:
     floor = tmp_path / "floor.py"
     floor.write_text("print('floor: 1000 evaluations/s on 2 cores, 2.00 ms CPU each')")
     said = proctor(
-        *("bench", "--url", service.url, "--seconds", "0", "--floor", floor),
+        "bench",
+        "--seconds",
+        "0",
+        "--floor",
+        floor,
         *("--size", "1", "--size", "20"),
+        PROCTOR_URL=service.url,
     )
     assert said.exit_code == 0, said.output
     header, *rows = [line.split() for line in said.stdout.splitlines()[2:]]
@@ -289,7 +302,7 @@ def test_bench_measures_each_size(service: Service, tmp_path: Path) -> None:
 def test_bench_needs_a_floor_that_speaks(service: Service, tmp_path: Path) -> None:
     floor = tmp_path / "floor.py"
     floor.write_text("raise SystemExit('no such thing')")
-    said = proctor("bench", "--url", service.url, "--seconds", "0", "--floor", floor)
+    said = proctor("bench", "--seconds", "0", "--floor", floor, PROCTOR_URL=service.url)
     assert said.exit_code == 2
     assert said.stderr.splitlines()[-1].startswith(f"proctor: {floor}: ")
 
@@ -299,7 +312,7 @@ def test_bench_refuses_to_measure_what_does_not_work() -> None:
         raise SandboxLost("the sandbox went away")
 
     with running_service(judge=lost) as service:
-        said = proctor("bench", "--url", service.url, "--seconds", "0")
+        said = proctor("bench", "--seconds", "0", PROCTOR_URL=service.url)
     assert said.exit_code == 2
     assert "a sound program was not passed: the sandbox went away" in said.stderr
 
@@ -310,7 +323,7 @@ def test_bench_refuses_to_measure_what_does_not_work() -> None:
 def test_demo_shows_every_result_and_tells_when_one_is_not_as_it_should_be(
     service: Service,
 ) -> None:
-    said = proctor("demo", "--url", service.url)
+    said = proctor("demo", PROCTOR_URL=service.url)
     assert said.exit_code == 1
     assert "✓ addition" in said.stdout
     assert "total reward 8.0, pass rate 89 % (8 of 9)" in said.stdout

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from constants import constants
 from fleet import Replica, fleet
 from harness import running_service
 from pydantic import ValidationError
@@ -30,7 +31,7 @@ TOKENS = json.dumps({"a": "token-a", "b": "token-b"})
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[list[Replica]]:
-    with fleet(max_file_mb=1) as replicas:
+    with constants(bounds={"file_bytes": 1 << 20}), fleet() as replicas:
         yield replicas
 
 

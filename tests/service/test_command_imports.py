@@ -14,7 +14,7 @@ from proctor_service.cli import COMMANDS, load
 LARGE = {
     "alembic", "cwsandbox", "datasets", "fastapi", "grpc", "httpx", "jinja2", "matplotlib", "mcp",
     "numpy", "openai", "opentelemetry.sdk", "pandas", "proctor_client.client", "proctor_service.app",
-    "proctor_service.settings", "psycopg", "pydantic_settings", "redis", "rich", "sqlalchemy",
+    "proctor_service.settings", "psycopg", "redis", "rich", "sqlalchemy",
     "uvicorn",
 }  # fmt: skip
 RUN = """

@@ -11,29 +11,32 @@ README = ROOT / "service" / "README.md"
 MARK = "<!-- settings: made from settings/ by tests/service/test_documents.py -->\n"
 
 
-def settings_table() -> str:
+def settings_tables() -> str:
     from pydantic import BaseModel
     from pydantic_core import PydanticUndefined
 
-    from proctor_service.settings import Settings
+    from proctor_service.settings import GROUPS
+    from proctor_service.settings.sources import group_name
 
-    lines = ["| variable | default | what |", "|---|---|---|"]
-    for name, field in Settings.model_fields.items():
-        default = field.default
-        shown = "see the code" if default is PydanticUndefined else str(default)
-        if name == "sandbox_preload":
-            shown = "some of the standard library"
-        shown = f"`{shown}`" if shown not in ("", "None", "[]", "**********") else ""
-        if name == "tokens" or isinstance(default, BaseModel):
-            shown = ""
-        text = (field.description or "").replace("|", "\\|")
-        lines.append(f"| `PROCTOR_{name.upper()}` | {shown} | {text} |")
+    lines: list[str] = []
+    for group in GROUPS:
+        title = (group.__doc__ or "").partition("\n")[0]
+        lines += ["", f"`[{group_name(group)}]` {title}", ""]
+        lines += ["| variable | default | what |", "|---|---|---|"]
+        for name, field in group.model_fields.items():
+            default = field.default
+            shown = "see the code" if default is PydanticUndefined else str(default)
+            shown = f"`{shown}`" if shown not in ("", "None", "[]", "{}", "**********") else ""
+            if name == "tokens" or isinstance(default, BaseModel):
+                shown = ""
+            text = " ".join((field.description or "").split()).replace("|", "\\|")
+            lines.append(f"| `PROCTOR_{name.upper()}` | {shown} | {text} |")
     return "\n".join(lines) + "\n"
 
 
 def test_every_setting_is_listed() -> None:
     text = README.read_text()
-    assert text.endswith(MARK + settings_table()), f"run python {Path(__file__).name}"
+    assert text.endswith(MARK + settings_tables()), f"run python {Path(__file__).name}"
 
 
 def test_every_metric_is_listed() -> None:
@@ -56,4 +59,4 @@ def test_documents_name_no_registry_and_no_path_of_a_machine() -> None:
 if __name__ == "__main__":
     sys.path[:0] = [str(ROOT / "service"), str(ROOT / "client")]
     before, mark, _ = README.read_text().partition(MARK)
-    README.write_text(before + MARK + settings_table())
+    README.write_text(before + MARK + settings_tables())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tomllib
 from pathlib import Path
 
@@ -67,7 +68,8 @@ def test_a_dockerfile_is_built_once(tmp_path: Path, log: Path) -> None:
     assert "FROM scratch\nRUN x\nWORKDIR /w\n" in said
     assert build_images(found, tmp_path / "out", quiet) == text
     assert log.read_text() == said
-    build_images(found, tmp_path / "out", quiet, rebuild=True)
+    shutil.rmtree(image)
+    build_images(found, tmp_path / "out", quiet)
     assert log.read_text().count("FROM scratch") == 2
     (tmp_path / "tasks/one/environment/more").write_text("x")
     assert build_images(read_tasks(tmp_path / "tasks"), tmp_path / "out", quiet) != text
@@ -112,7 +114,9 @@ def test_a_failed_build(tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPat
 
 def test_eval_needs_reference_solutions(tmp_path: Path) -> None:
     tasks(tmp_path / "tasks", one="")
-    ran = proctor("eval", tmp_path / "tasks", "--format", "harbor", "--url", "http://127.0.0.1:9")
+    ran = proctor(
+        "eval", tmp_path / "tasks", "--format", "harbor", PROCTOR_URL="http://127.0.0.1:9"
+    )
     assert (ran.exit_code, "no solution/solve.sh; give --empty" in ran.output) == (2, True)
     ran = proctor("eval", tmp_path / "tasks", "--format", "harbor", "--extract", "xml")
     assert (ran.exit_code, "are for files of problems" in ran.output) == (2, True)

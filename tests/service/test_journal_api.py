@@ -498,10 +498,10 @@ def test_without_texts_there_is_no_replay(tmp_path: Path) -> None:
 def test_a_limit_above_the_ceiling_of_today_is_not_replayable(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     for world in opened(settings_at(path)):
-        [id_] = world.reward("x = 1", limits={"cpu_seconds": 9})
-    for world in opened(settings_at(path, max_cpu_seconds=5, cpu_seconds=5)):
+        [id_] = world.reward("x = 1", limits={"memory_mb": 900})
+    for world in opened(settings_at(path, max_memory_mb=800)):
         refused = problem(world.client.post(f"/evaluations/{id_}/replay"), 409, "not_replayable")
-        assert "cpu_seconds" in refused.message
+        assert "memory_mb" in refused.message
 
 
 @pytest.mark.parametrize(

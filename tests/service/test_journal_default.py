@@ -237,13 +237,13 @@ def test_a_command_that_finds_no_file_names_the_others(command: list[str]) -> No
     missing = state_folder() / "journal-127.0.0.1-8080.db"
     said = proctor(*command)
     assert said.exit_code == 2
-    assert f"no journal is at {missing}; set PROCTOR_JOURNAL, or give" in said.stderr
+    assert f"no journal is at {missing}; set PROCTOR_JOURNAL to" in said.stderr
     others = [put(f"journal-{name}.db") for name in ("10.0.0.7-80", "127.0.0.1-9000")]
     said = proctor(*command)
     assert said.exit_code == 2
     lines = said.stderr.splitlines()
     assert lines[0].endswith(f"no journal is at {missing}; services at other addresses have:")
-    assert lines[1:] == [f"  --journal {url}" for url in others]
+    assert lines[1:] == [f"  PROCTOR_JOURNAL={url}" for url in others]
 
 
 def test_a_command_without_a_home_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,9 +108,9 @@ def by_time(series: dict[str, Any]) -> list[dict[str, Any]]:
     return points
 
 
-def refused(*arguments: str | Path) -> str:
+def refused(*arguments: str | Path, **environment: str) -> str:
     """The one line on stderr of a command that cannot work."""
-    result = proctor("journal", "report", *arguments)
+    result = proctor("journal", "report", *arguments, **environment)
     assert result.exit_code == 2, result.output
     assert result.stderr.count("\n") == 1
     assert "Traceback" not in result.output
@@ -209,7 +209,7 @@ def test_the_command_writes_the_report_of_a_job(tmp_path: Path) -> None:
     url = written(tmp_path / "j", *(Evaluated(each, step=each) for each in range(1, 6)), late)
     out = tmp_path / "run.html"
     out.write_text("older")
-    result = proctor("journal", "report", "--job", "run", "--html", out, "--journal", url)
+    result = proctor("journal", "report", "--job", "run", "--html", out, PROCTOR_JOURNAL=url)
     assert (result.exit_code, result.stdout) == (0, f"wrote the report to {out}\n")
     page = checked_page(out.read_text(encoding="utf-8"))
     assert "Report of the job run" in page.said
@@ -218,8 +218,8 @@ def test_the_command_writes_the_report_of_a_job(tmp_path: Path) -> None:
     assert "Tenant" not in page.said
     assert list(tmp_path.glob("run.html*")) == [out]
     assert out.stat().st_mode & 0o077 == 0, "only its owner may read it, as the journal"
-    arguments = ("--job", "run", "--tenant", "b", "--html", out, "--journal", url)
-    assert proctor("journal", "report", *arguments).exit_code == 0
+    arguments = ("--job", "run", "--tenant", "b", "--html", out)
+    assert proctor("journal", "report", *arguments, PROCTOR_JOURNAL=url).exit_code == 0
     page = checked_page(out.read_text(encoding="utf-8"))
     assert "1 0 with a reward" in " ".join(page.said.split())
     assert "Tenant b." in page.said
@@ -228,18 +228,22 @@ def test_the_command_writes_the_report_of_a_job(tmp_path: Path) -> None:
 def test_a_report_that_cannot_be_written_leaves_what_is_there(tmp_path: Path) -> None:
     url, out = written(tmp_path / "j", Evaluated(1)), tmp_path / "run.html"
     out.write_text("older")
-    assert "no evaluation of this job" in refused("--job", "other", "--html", out, "--journal", url)
-    assert "give one of them" in refused("--job", "run", "--json", "--html", out, "--journal", url)
+    assert "no evaluation of this job" in refused(
+        "--job", "other", "--html", out, PROCTOR_JOURNAL=url
+    )
+    assert "give one of them" in refused(
+        "--job", "run", "--json", "--html", out, PROCTOR_JOURNAL=url
+    )
     assert out.read_text() == "older"
     missing = tmp_path / "missing" / "run.html"
-    assert "No such file" in refused("--job", "run", "--html", missing, "--journal", url)
-    assert "it is no file" in refused("--job", "run", "--html", tmp_path, "--journal", url)
+    assert "No such file" in refused("--job", "run", "--html", missing, PROCTOR_JOURNAL=url)
+    assert "it is no file" in refused("--job", "run", "--html", tmp_path, PROCTOR_JOURNAL=url)
     assert {each.name for each in tmp_path.iterdir()} >= {"j", "run.html"}
     assert list(tmp_path.glob("run.html*")) == [out]
 
 
 def test_the_text_stays_the_default(tmp_path: Path) -> None:
     url = written(tmp_path / "j", Evaluated(1))
-    result = proctor("journal", "report", "--job", "run", "--journal", url)
+    result = proctor("journal", "report", "--job", "run", PROCTOR_JOURNAL=url)
     assert "mean reward" in result.stdout
     assert "<" not in result.stdout

@@ -1,231 +1,140 @@
-"""`proctor doctor --kubernetes`: what it says of pods of every kind, from what the kernel tells."""
+"""`proctor doctor --kubernetes`: ten checks of the pod."""
 
 from __future__ import annotations
 
-import errno
 import json
-from collections.abc import Iterable
-from dataclasses import fields, replace
+import socket
 from pathlib import Path
-from typing import Any, get_type_hints
+from types import SimpleNamespace
 
 import pytest
 from command_line import proctor
 from pydantic import SecretStr
 
 import proctor_service.composition
-from proctor_service.cli.pod import pod_check
-from proctor_service.cli.pod.facts import BITS, PodFacts, read_facts
-from proctor_service.cli.pod.pod_check import PodCheck
-from proctor_service.cli.pod.privileges import common_checks, restricted_checks, sandbox_checks
-from proctor_service.cli.pod.reach import reach_checks
-from proctor_service.cli.pod.resources import resource_checks
+from proctor_service.cli import pod
+from proctor_service.cli.pod import BITS, pod_checks
 from proctor_service.errors import StartError
 from proctor_service.sandbox.interface import MachineCheck
-from proctor_service.sandbox.linux.trial import STEPS
 from proctor_service.settings import Settings
 
 pytestmark = pytest.mark.usefixtures("no_settings")
 
 COMPONENTS = Path(__file__).resolve().parents[2] / "deploy" / "components"
 EIGHT = sum(1 << bit for bit in BITS.values())
-SOUND = PodFacts(
-    user=10001,
-    own_user_namespace=True,
-    changes_user=False,
-    capabilities=0,
-    no_new_privs=True,
-    filtered=True,
-    label="",
-    apparmor_restricts=False,
-    user_namespaces_allowed=True,
-    masked=(),
-    read_only_root=True,
-    service_account_token=False,
-    first_process="tini",
-    memory_limit_mb=8192,
-    kills_whole_pod=None,
-    steps=dict.fromkeys(STEPS, 0),
-)
-"""The pod of the components user-namespaces and seccomp-profile."""
 CGROUPS = [
     MachineCheck("memory_cgroup", True, "cgroup v2"),
     MachineCheck("pids_cgroup", True, "cgroup v2"),
 ]
 
 
-def missing(checks: Iterable[PodCheck]) -> dict[str, PodCheck]:
-    """What is not as it is to be, by name."""
-    return {check.name: check for check in checks if not check.ok}
+def checks(
+    settings: Settings, machine: list[MachineCheck] | None = None
+) -> dict[str, MachineCheck]:
+    found = pod_checks(settings, CGROUPS if machine is None else machine)
+    return {check.name: check for check in found}
 
 
-def of_sandboxes(facts: PodFacts) -> dict[str, PodCheck]:
-    """What is missing for sandboxes."""
-    return missing([*sandbox_checks(facts), *common_checks(facts)])
-
-
-def stopped_at(step: str, code: int = errno.EPERM) -> dict[str, int]:
-    """What the trial tells when this step is refused."""
-    steps = dict.fromkeys(STEPS[: STEPS.index(step)], 0)
-    return {**steps, step: code}
-
-
-def test_a_sound_pod_lacks_nothing() -> None:
-    assert of_sandboxes(SOUND) == {}
-    assert missing(restricted_checks(SOUND)) == {}
-
-
-def test_a_check_is_frozen() -> None:
-    for made in (SOUND, PodCheck("a", True, "b")):
-        with pytest.raises(AttributeError):
-            setattr(made, fields(made)[0].name, "other")
+def test_a_pod_without_sandboxes_of_its_own_needs_fewer_checks() -> None:
+    local = {"user", "capabilities", "sandbox", "cgroups", "memory_limit", "hardening"}
+    local |= {"service_account", "first_process", "network"}
+    assert checks(Settings()).keys() == local
+    away = checks(Settings(backend="aviato"))
+    assert away.keys() == local - {"sandbox", "cgroups", "memory_limit"}
 
 
 @pytest.mark.parametrize(
-    ("facts", "name", "components"),
+    ("held", "is_root", "ok", "required", "text"),
     [
-        (
-            replace(SOUND, steps=stopped_at("unshare")),
-            "namespaces",
-            (("user-namespaces",), ("capabilities",)),
-        ),
-        (
-            replace(SOUND, user_namespaces_allowed=False, steps=stopped_at("unshare")),
-            "namespaces",
-            (("capabilities",),),
-        ),
-        (
-            replace(
-                SOUND,
-                label="unconfined",
-                apparmor_restricts=True,
-                steps=stopped_at("mount", errno.EACCES),
-            ),
-            "mounts",
-            (("user-namespaces", "capabilities"), ("user-namespaces", "apparmor-profile")),
-        ),
-        (
-            replace(
-                SOUND,
-                label="system_u:system_r:container_t:s0:c1,c2",
-                steps=stopped_at("mount", errno.EACCES),
-            ),
-            "mounts",
-            (("user-namespaces", "selinux"), ("openshift",), ("capabilities", "selinux")),
-        ),
-        (
-            replace(SOUND, user=0, changes_user=True, capabilities=EIGHT & ~(1 << 12)),
-            "capabilities",
-            (("capabilities",),),
-        ),
-        (replace(SOUND, own_user_namespace=False), "user", (("user-namespaces",),)),
-        (replace(SOUND, filtered=False), "seccomp_profile", (("seccomp-profile",),)),
+        (0, False, True, False, "no capability"),
+        (EIGHT, True, True, False, "SYS_ADMIN"),
+        (EIGHT | 1 << 30, True, False, False, "1 others"),
+        (EIGHT & ~(1 << BITS["KILL"]), True, False, True, "without KILL"),
+        (EIGHT, False, False, False, "SYS_ADMIN"),
     ],
 )
-def test_what_is_missing_names_its_components(
-    facts: PodFacts, name: str, components: tuple[tuple[str, ...], ...]
+def test_root_of_the_pod_has_the_eight_capabilities_and_no_other(
+    held: int, is_root: bool, ok: bool, required: bool, text: str
 ) -> None:
-    found = of_sandboxes(facts)[name]
-    assert found.components == components
-    assert found.remedy().startswith("component ")
-
-
-def test_a_label_that_refuses_a_step_is_missing_itself() -> None:
-    label = "cri-containerd.apparmor.d (enforce)"
-    found = of_sandboxes(replace(SOUND, label=label, steps=stopped_at("mount", errno.EACCES)))
-    assert set(found) == {"mounts", "apparmor"}
-    assert label in found["mounts"].mend
-    assert of_sandboxes(replace(SOUND, label=label)) == {}
-
-
-def test_root_of_the_pod_has_the_eight_capabilities_and_no_other() -> None:
-    root = replace(SOUND, user=0, changes_user=True, capabilities=EIGHT)
-    assert of_sandboxes(root) == {}
-    found = of_sandboxes(replace(root, capabilities=EIGHT | 1))
-    assert "1 others" in found["capabilities"].detail
-    assert not found["capabilities"].required
-
-
-def test_without_sandboxes_a_pod_has_no_privilege() -> None:
-    facts = replace(SOUND, user=0, capabilities=1 << BITS["SYS_ADMIN"], filtered=False)
-    assert set(missing(restricted_checks(facts))) == {"user", "capabilities", "seccomp_profile"}
+    check = pod._capabilities(held, is_root=is_root)
+    assert (check.ok, check.required) == (ok, required)
+    assert text in check.detail
 
 
 @pytest.mark.parametrize(
-    ("change", "name"),
+    ("output", "ok", "text"),
     [
-        ({"no_new_privs": False}, "no_new_privs"),
-        ({"read_only_root": False}, "read_only_root"),
-        ({"service_account_token": True}, "service_account"),
-        ({"first_process": "proctor"}, "first_process"),
+        ("unshare 0\nmount 0\nproc 0\n", True, "all steps"),
+        ("unshare 1\n", False, "unshare (Operation not permitted)"),
+        ("mount 0\nproc 1\npivot_root 13\n", False, "proc (Operation not permitted), pivot"),
+        ("", False, ""),
     ],
 )
-def test_what_every_pod_has(change: dict[str, Any], name: str) -> None:
-    assert set(missing(common_checks(replace(SOUND, **change)))) == {name}
+def test_a_step_of_a_sandbox_that_is_refused_is_named(
+    monkeypatch: pytest.MonkeyPatch, output: str, ok: bool, text: str
+) -> None:
+    done = SimpleNamespace(stdout=output)
+    monkeypatch.setattr("subprocess.run", lambda *command, **more: done)
+    check = pod._sandbox(Settings(), 0)
+    assert (check.ok, check.required) == (ok, True)
+    assert text in check.detail
+    assert "component user-namespaces" in check.mend
 
 
 def test_memory_is_that_of_all_sandboxes_and_the_service() -> None:
-    settings = Settings(slots=4, max_stateful_sandboxes=8)
-    needed_mb = 1024 + 12 * (512 + 64)
-    for limit_mb, names in ((needed_mb, set()), (needed_mb - 1, {"memory_limit"})):
-        facts = replace(SOUND, memory_limit_mb=limit_mb)
-        assert set(missing(resource_checks(settings, facts, CGROUPS))) == names
-    facts = replace(SOUND, memory_limit_mb=None)
-    assert "no memory limit" in missing(resource_checks(settings, facts, []))["memory_limit"].detail
+    settings = Settings(slots=4, max_stateful_sandboxes=4, memory_mb=500, disk_mb=12)
+    assert pod._memory(settings, 1024 + 8 * 512).ok
+    short = pod._memory(settings, 1023 + 8 * 512)
+    assert not short.ok
+    assert "PROCTOR_SLOTS" in short.mend
+    assert not pod._memory(settings, None).ok
 
 
-def test_cgroups_and_the_kubelet() -> None:
-    settings = Settings(slots=4, max_stateful_sandboxes=8)
-    facts = replace(SOUND, kills_whole_pod=True)
-    checks = [MachineCheck("memory_cgroup", False, "read-only"), *CGROUPS[1:]]
-    found = missing(resource_checks(settings, facts, checks))
-    assert found["cgroups"].components == (("writable-cgroups",),)
-    assert "singleProcessOOMKill" in found["oom_group"].mend
+def test_cgroups_are_those_of_the_machine() -> None:
+    assert checks(Settings())["cgroups"].ok
+    lost = checks(Settings(), [CGROUPS[0], MachineCheck("pids_cgroup", False, "read-only")])[
+        "cgroups"
+    ]
+    assert (lost.ok, lost.detail) == (False, "no pids_cgroup: read-only")
+    assert "cgroups" not in checks(Settings(), [])
 
 
-def test_every_component_that_it_names_exists() -> None:
-    names = {
-        value
-        for name, value in vars(pod_check).items()
-        if name.isupper() and isinstance(value, str)
-    }
-    assert names <= {path.name for path in COMPONENTS.iterdir()}
-
-
-def test_this_machine_has_facts() -> None:
-    facts = read_facts(61_000)
-    assert set(facts.steps) <= set(STEPS)
-    assert facts.steps["unshare"] == 0
-    assert set(get_type_hints(PodFacts)) == {each.name for each in fields(facts)}
+@pytest.mark.parametrize(
+    "name",
+    ["capabilities", "dns-nodelocal", "dns-openshift", "postgresql", "postgresql-external",
+     "redis", "redis-external", "seccomp-profile", "user-namespaces", "writable-cgroups"],
+)  # fmt: skip
+def test_every_component_that_it_names_exists(name: str) -> None:
+    assert name in Path(pod.__file__).read_text()
+    assert (COMPONENTS / name).is_dir()
 
 
 # ------------------------------------------------------------ what it reaches
 
 
-def test_a_name_that_dns_does_not_know() -> None:
-    settings = Settings(peers=["dns://nobody.invalid:8080"], advertise_url="http://10.0.0.7:8080")
-    [found] = list(reach_checks(settings))
-    assert (found.name, found.ok, found.required) == ("dns", False, True)
-    assert "nobody.invalid" in found.detail
-
-
-def test_nobody_answers_and_no_password_is_told() -> None:
+def test_what_does_not_answer_is_named_without_its_password() -> None:
     settings = Settings(
+        peers=["dns://nobody.invalid:8080"],
+        advertise_url="http://10.0.0.7:8080",
         redis_url=SecretStr("redis://:hush@127.0.0.1:1/0"),
-        journal=SecretStr("postgresql://proctor:hush@127.0.0.1:1/journal"),
+        journal=SecretStr("postgresql+psycopg://proctor:hush@127.0.0.2:1/journal"),
     )
-    found = {check.name: check for check in reach_checks(settings)}
-    assert found["dns"].ok
-    assert found["redis"].components == (("redis",), ("redis-external",))
-    assert found["postgresql"].components == (("postgresql",), ("postgresql-external",))
-    assert not found["redis"].ok
-    assert not found["postgresql"].ok
-    assert "hush" not in repr(found)
+    check = checks(settings)["network"]
+    assert (check.ok, check.required) == (False, True)
+    for host in ("nobody.invalid", "127.0.0.1", "127.0.0.2"):
+        assert host in check.detail
+    assert "hush" not in repr(check)
+    wrong = checks(Settings(redis_url=SecretStr("redis://a:hu/sh@b:c/0")))["network"]
+    assert not wrong.ok
+    assert "hu" not in wrong.detail
 
 
-def test_what_is_not_set_is_not_asked_for() -> None:
-    assert list(reach_checks(Settings(journal=SecretStr("off")))) == []
-    assert list(reach_checks(Settings(journal=SecretStr("sqlite:////tmp/journal.db")))) == []
+def test_what_answers_is_reached_and_a_file_is_no_address() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"redis://127.0.0.1:{server.getsockname()[1]}/0"
+        assert checks(Settings(redis_url=SecretStr(url)))["network"].ok
+    for journal in ("off", "sqlite:////tmp/journal.db"):
+        assert checks(Settings(journal=SecretStr(journal)))["network"].ok
 
 
 # ------------------------------------------------------------ the command
@@ -249,7 +158,7 @@ def test_the_command_prints_json(monkeypatch: pytest.MonkeyPatch) -> None:
         "memory_cgroup",
         "pids_cgroup",
     }
-    assert "dns" in {each["name"] for each in body["pod"] if not each["ok"]}
+    assert "network" in {each["name"] for each in body["pod"] if not each["ok"]}
 
 
 def test_a_backend_that_does_not_start_is_a_check(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,3 +196,12 @@ def test_invalid_settings_are_a_check_with_a_hint(
     assert said.exit_code == 1
     assert hint in said.stdout
     assert "Isolation is incomplete: settings" in said.stdout
+
+
+def test_a_removed_variable_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proctor_service.composition, "doctor", sound_machine)
+    monkeypatch.setenv("PROCTOR_CACHE_ENTRIES", "0")
+    said = proctor("doctor", "--json")
+    assert said.exit_code == 0
+    [row] = [each for each in json.loads(said.stdout)["machine"] if "CACHE" in each["name"]]
+    assert (row["ok"], "PROCTOR_CACHE_MB" in row["mend"]) == (False, True)

@@ -14,7 +14,7 @@ from pydantic import SecretStr
 from rollout_requests import request
 from rollout_world import World, calls, submits, tools
 
-from proctor_service.errors import McpUnavailable, StartError
+from proctor_service.errors import JudgeFailed, StartError
 from proctor_service.features.rollouts.mcp import McpServers, McpTools
 from proctor_service.settings import Settings
 from proctor_service.settings.mcp_servers import McpServer, parse_mcp_servers
@@ -113,7 +113,7 @@ def tools_of(*listed: Any, **more: Any) -> Callable[[Asked], Act]:
     ],
 )
 def test_a_server_that_fails_is_a_failure_that_names_it(acts: Any, said: str) -> None:
-    with policy_server(serving(**acts)) as server, pytest.raises(McpUnavailable) as caught:
+    with policy_server(serving(**acts)) as server, pytest.raises(JudgeFailed) as caught:
         open_and(listed(server), called)
     assert str(caught.value).startswith("mcp server it: ")
     assert said in str(caught.value)
@@ -122,7 +122,7 @@ def test_a_server_that_fails_is_a_failure_that_names_it(acts: Any, said: str) ->
 def test_a_call_has_its_time_and_no_more() -> None:
     with (
         policy_server(serving(tools_call=lambda asked: hangs)) as server,
-        pytest.raises(McpUnavailable, match=r"no result of echo within 0\.2 s"),
+        pytest.raises(JudgeFailed, match=r"no result of echo within 0\.2 s"),
     ):
         open_and(listed(server), lambda found: called(found, 0.2))
 
@@ -180,14 +180,14 @@ def test_a_redirect_is_not_followed() -> None:
         def moved(handler: Any) -> None:
             handler.send_bytes(b"", "text/plain", 307, {"Location": other.url})
 
-        with policy_server(lambda asked: moved) as server, pytest.raises(McpUnavailable) as caught:
+        with policy_server(lambda asked: moved) as server, pytest.raises(JudgeFailed) as caught:
             open_and(listed(server), called)
         assert other.received == []
     assert str(caught.value) == "mcp server it: initialize: HTTP 307"
 
 
 def test_nothing_outside_the_list_is_reached() -> None:
-    with policy_server(serving()) as server, pytest.raises(McpUnavailable, match="list"):
+    with policy_server(serving()) as server, pytest.raises(JudgeFailed, match="list"):
         open_and(listed(server), called, server.url)
     assert server.received == []
 
@@ -197,7 +197,7 @@ def test_a_server_that_fails_in_the_middle_is_no_reward() -> None:
     with policy_server(serving(tools_call=lambda asked: hangs_up)) as server:
         world.mcp_servers = listed(server)
         found = world.play(tools("submit_solution", mcp_servers=["it"]))
-    assert isinstance(found.failure, McpUnavailable)
+    assert isinstance(found.failure, JudgeFailed)
     assert (found.reward, found.verdict) == (None, None)
     assert world.judged == []
 

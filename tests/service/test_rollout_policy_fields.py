@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from constants import constants
 from harness import Service, running_service
 from policy_server import (
     Act,
@@ -22,7 +23,6 @@ from policy_server import (
 from rollout_requests import CODE, Row, ask, request, task
 
 from proctor_service.features.rollouts.reply import reply_of
-from proctor_service.settings import Settings
 
 TOOLS = {"kind": "tools", "max_turns": 3}
 WRONG = "```python\ndef f(): return 2\n```"
@@ -30,7 +30,7 @@ WRONG = "```python\ndef f(): return 2\n```"
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
-    with running_service(Settings(policy_attempts=2)) as running:
+    with constants(policy_attempts=2), running_service() as running:
         yield running
 
 

@@ -129,7 +129,6 @@ def test_no_secret_is_in_logs_metrics_errors_or_docs() -> None:
                 "PROCTOR_LOG_FORMAT": "json",
                 "PROCTOR_REDIS_URL": f"redis://:{SECRETS[2]}@127.0.0.1:1/0",
                 "PROCTOR_AVIATO_API_KEY": SECRETS[4],
-                "PROCTOR_POLICY_ATTEMPTS": "1",
                 "PROCTOR_PEERS": '["http://127.0.0.1:1"]',
                 "PROCTOR_ADVERTISE_URL": process.url,
             }

@@ -151,10 +151,14 @@ def test_a_trace_goes_through_the_replica_that_passes_a_request_on() -> None:
         assert {span.trace_id for span in spans} == {"1af7651916cd43dd8448eb211c80319c"}
 
 
-def test_a_share_of_the_traces_is_kept_and_a_callers_decision_goes_first() -> None:
+def test_a_share_of_the_traces_is_kept_and_a_callers_decision_goes_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0")
     with (
         otlp_receiver() as collector,
-        running_service(Settings(otlp_endpoint=collector.url, trace_share=0.0)) as service,
+        running_service(Settings(otlp_endpoint=collector.url)) as service,
         service.client() as client,
     ):
         client.get("/capacity")

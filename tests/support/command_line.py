@@ -11,9 +11,11 @@ from typer.testing import CliRunner, Result
 from proctor_service.cli import build
 
 
-def proctor(*arguments: str | Path) -> Result:
-    """Runs a command in this process."""
-    return CliRunner().invoke(build(), [str(each) for each in arguments], prog_name="proctor")
+def proctor(*arguments: str | Path, **environment: str) -> Result:
+    """Runs a command in this process, with these variables beside those of the process."""
+    return CliRunner().invoke(
+        build(), [str(each) for each in arguments], prog_name="proctor", env=environment
+    )
 
 
 @pytest.fixture

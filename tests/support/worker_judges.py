@@ -88,9 +88,9 @@ class SlowToEnd(FakeBackend):
 
 def build(settings: Settings, share: Share, environments: Environments) -> tuple[Judge, Backend]:
     """Return the scripted judge, and scripted sandboxes."""
-    if settings.aviato_cpu == "refuse":
+    if settings.aviato_image == "refuse":
         raise StartError("as the test wants it")
-    if settings.aviato_cpu == "slow to end":
+    if settings.aviato_image == "slow to end":
         return judge, SlowToEnd(Traits("scripted"))
     return judge, FakeBackend(Traits("scripted"))
 

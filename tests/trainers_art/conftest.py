@@ -41,7 +41,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def service() -> Iterator[ServiceProcess]:
-    with ServiceProcess(PROCTOR_POLICY_ATTEMPTS="1", PROCTOR_GRACE_SECONDS="1") as running:
+    with ServiceProcess(PROCTOR_GRACE_SECONDS="1") as running:
         yield running
 
 

@@ -54,7 +54,7 @@ def script(*arguments: str) -> Iterator[subprocess.Popen[str]]:
 @pytest.fixture(scope="module")
 def standing() -> Iterator[ServiceProcess]:
     """A service for the tests that look at nothing in it."""
-    with ServiceProcess(PROCTOR_POLICY_ATTEMPTS="1") as running:
+    with ServiceProcess() as running:
         yield running
 
 

@@ -140,9 +140,9 @@ def test_the_commands_of_the_page(shell: Shell, tmp_path: Path) -> None:
         shell.run(ready)
     assert rewards == REWARDS * (len(rewards) // len(REWARDS))
     assert len(rewards) > len(REWARDS)
-    assert UNCHANGED.search(shell.run(f"old/bin/proctor replay --job run-17 --url {url}"))
+    assert UNCHANGED.search(shell.run(f"PROCTOR_URL={url} old/bin/proctor replay --job run-17"))
     assert shell.run(
-        "new/bin/proctor journal list --job run-17 --json --journal sqlite:///after.db"
+        "PROCTOR_JOURNAL=sqlite:///after.db new/bin/proctor journal list --job run-17 --json"
     )
     assert "the journal takes no records now" not in shell.said
     shell.run("kill -TERM $OLD; wait $OLD")

@@ -14,7 +14,7 @@ from proctor_client.stats import Counts, Outcome
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Answer for one completion: a reward and a verdict, or `error` with the reason."""
+    """Answer for a completion: a reward and a verdict, or `error` with the reason."""
 
     reward: float | None = None
     verdict: str = ""
@@ -47,7 +47,7 @@ class Answer:
 
 
 def line_of(number: int, answers: Sequence[Answer], seconds: float) -> str:
-    """Return the summary of a call as one line."""
+    """Return the summary of a call as a line."""
     verdicts = Counter(each.verdict for each in answers if not each.error)
     judged = verdicts.total()
     return (
@@ -81,8 +81,8 @@ def metrics_of(answers: Sequence[Answer], seconds: float) -> dict[str, float]:
 def count_executions(counts: Counts, call: int, answers: Sequence[Answer]) -> None:
     """Count the sandboxes and executions of a call as a session counts its own.
 
-    Each completion with code is one execution in a sandbox of its own: a success if it passed, an
-    error if it reached a limit of time or was not judged, and otherwise a failure.
+    Each completion with code is an execution in a sandbox of its own: a success if all tests passed, an
+    error at a limit of time or without a verdict, and otherwise a failure.
     """
     for place, each in enumerate(answers):
         if each.verdict != "no_code":

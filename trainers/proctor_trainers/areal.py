@@ -9,10 +9,10 @@
             self.reward_fn = self.async_reward_fn = async_reward_function("http://127.0.0.1:8080")
 
 AReaL's own wrapper runs a `reward_fn` in a few processes, and returns 0 after four timeouts of 15 s,
-which include the wait for a free process. The function here needs no wrapper: it is awaited, and
-calls at the same moment share a request. It takes the place of `reward_fn` as well, since AReaL wraps
-a `reward_fn` that is given by its path at the first episode. A completion that could not be judged raises
-RewardsUnavailable; AReaL rejects its trajectory. This module does not import AReaL.
+which include the wait for a free process. The function here works without the wrapper: AReaL awaits it, and
+calls at the same moment share a request. The function replaces `reward_fn` as well, since AReaL wraps
+a `reward_fn` named by its path at the first episode. An unjudged completion raises
+RewardsUnavailable; AReaL rejects its trajectory. This module works without importing AReaL.
 """
 
 from __future__ import annotations

@@ -2,16 +2,16 @@
 
 Many trainers call a reward function once for each completion. A request for each call would cost
 the service and the trainer more time than the judging. So the first call waits for more calls,
-takes them along in one request of /reward, and each caller gets its own answer as soon as the
+takes them along in a single request of /reward, and each caller gets its own answer as soon as the
 service sends it.
 
     batcher = RewardBatcher()
     answer = batcher.judge(completion, {"tests": ["assert f(1) == 2"]})              # in threads
     answer = await batcher.judge_async(completion, {"tests": ["assert f(1) == 2"]})  # in tasks
-    answer.reward  # a number, or None if the completion could not be judged
+    answer.reward  # a number, or None for an unjudged completion
     answer.error   # then the reason
 
-The first caller of a request sends it, and no thread is started, unless the time of a call is
+The first caller of a request sends the request in its own thread, unless the time of a call is
 limited by `call_seconds`. `close` and `aclose` only close connections early; the end of the process
 closes them, too.
 """
@@ -50,7 +50,7 @@ MOST_SUBMISSIONS = 512
 class RewardBatcher:
     """Judges single completions for many threads and tasks, with few requests.
 
-    A request takes the calls of one process that arrive with gaps below `window_seconds`, for at
+    A request takes the calls of a process that arrive with gaps below `window_seconds`, for at
     most `longest_window_seconds`, and at most `most_submissions`. While requests are open, the gap
     allowed grows, so that a slow service gets fewer and larger requests. Calls with different
     steps, and calls of different event loops, go in separate requests.
@@ -106,9 +106,9 @@ class RewardBatcher:
 
         `completion` is a text, or a list of messages, of which the last assistant message counts.
         `row` holds the columns that define the judging (see proctor_client.tasks.forms). `group`
-        names the prompt that several completions share, and `step` is the step of the training,
+        names the shared prompt of several completions, and `step` is the step of the training,
         both for the service's journal. Raises MissingColumns, and ProctorError for a fatal error,
-        such as a wrong token, or a service that has never answered: see proctor_trainers.mistakes.
+        such as a wrong token, or a service silent from the start: see proctor_trainers.mistakes.
         """
         client = self._for_threads()
         made = self._rewards.submission_of(completion, row, group)
@@ -176,7 +176,7 @@ class RewardBatcher:
         groups: Sequence[str | None] | None = None,
         step: int | None = None,
     ) -> list[Answer]:
-        """Judge a batch in one request, in the order of `completions`. Raises as `judge`."""
+        """Judge a batch in a single request, in the order of `completions`. Raises as `judge`."""
         client = self._for_threads()
         batch, futures = self._whole(completions, rows, groups, step)
         if batch.submissions:
@@ -233,7 +233,7 @@ class RewardBatcher:
                 raise
 
     def _at_limit(self, has_answered: bool) -> Answer:
-        """Return the answer for a call that lasted `call_seconds`, or raise its fatal error."""
+        """Return the answer for a call of `call_seconds`, or raise its fatal error."""
         error = ProctorTimeoutError(f"no answer within {self._call_seconds} s")
         if is_mistake(error, has_answered):
             raise error
@@ -248,7 +248,7 @@ class RewardBatcher:
             await judge_each_async(client, batch.submissions, options, batch.set_answer)
 
     def _waits(self, batch: Collected) -> Iterator[float]:
-        """Yield the waits, in seconds, until the batch is full or no more calls arrive."""
+        """Yield the waits, in seconds, until the batch is full or calls stop arriving."""
         collection, longest = self._collection.get(), self._longest_window_seconds
         until = time.monotonic() + longest
         while len(batch.waiting) < self._most_submissions:
@@ -280,7 +280,7 @@ class RewardBatcher:
         groups: Sequence[str | None] | None,
         step: int | None,
     ) -> tuple[Collected, list[Future[Answer]]]:
-        """Return a batch of all completions that can be judged, and a future for each."""
+        """Return a batch of all completions with a task, and a future for each."""
         batch = Collected(Place(None, step))
         futures = []
         named = groups if groups is not None else [None] * len(completions)
@@ -322,7 +322,7 @@ def batcher_for(
     options: RewardOptions | None = None,
     call_seconds: float | None = None,
 ) -> RewardBatcher:
-    """Return the batcher of a trainer's adapter, which prints nothing; `tag` names the trainer.
+    """Return the silent batcher of a trainer's adapter; `tag` names the trainer.
 
     `task` maps a row to the judging fields. `options` are those of Client.reward; their tags follow
     the trainer's.

@@ -1,4 +1,4 @@
-"""Calls that wait for one request, and their answers, for threads and for event loops."""
+"""Calls waiting for a shared request, and their answers, for threads and for event loops."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AnswerFuture: TypeAlias = Future[Answer] | asyncio.Future[Answer]
 
 @dataclass(frozen=True)
 class Place:
-    """The place where calls meet: those of one loop (None: of all threads) with the same step."""
+    """Meeting place of calls with the same step, in a loop (None: in all threads)."""
 
     loop: asyncio.AbstractEventLoop | None
     step: int | None
@@ -24,7 +24,7 @@ class Place:
 
 @dataclass(eq=False)
 class Collected:
-    """The calls of one request, in their order; `sending` is the task that sends the request."""
+    """The calls of a request, in their order; `sending` is the task of the request."""
 
     place: Place
     submissions: list[Mapping[str, Any]] = field(default_factory=list)
@@ -32,19 +32,19 @@ class Collected:
     sending: asyncio.Task[None] | None = None
 
     def add(self, submission: Mapping[str, Any], future: AnswerFuture) -> None:
-        """Add a call, with the future that its caller waits for."""
+        """Add a call, with its caller's future."""
         self.submissions.append(submission)
         self.waiting.append(future)
 
     def set_answer(self, index: int, answer: Answer) -> None:
-        """Give a caller its answer; a caller that was cancelled no longer waits."""
+        """Give a waiting caller its answer; cancelled callers are gone."""
         if not self.waiting[index].done():
             self.waiting[index].set_result(answer)
 
     def fail(self, error: BaseException) -> int:
-        """Raise the error in each caller that still waits, and return their number.
+        """Raise the error in each waiting caller, and return their number.
 
-        Ctrl-C and a cancellation are for one thread or task alone: the others get no reward.
+        Ctrl-C and a cancellation are for a single thread or task: other callers get an unjudged answer.
         """
         left = [future for future in self.waiting if not future.done()]
         for future in left:
@@ -60,13 +60,13 @@ class Collected:
         return all(each.cancelled() for each in self.waiting)
 
     def answers(self) -> list[Answer]:
-        """Return the answers of the callers that were not cancelled."""
+        """Return the answers of the uncancelled callers."""
         return [each.result() for each in self.waiting if each.done() and not each.cancelled()]
 
 
 @dataclass(eq=False)
 class Collection:
-    """One process's calls that still wait for others, and its number of open requests."""
+    """A process's waiting calls, and its number of open requests."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     by_place: dict[Place, Collected] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class Collection:
     ) -> tuple[Collected, bool]:
         """Add a call at this place; return its batch, and True if the call is the batch's first.
 
-        `begin` is called for a first call. A batch with `most` calls takes no further calls.
+        `begin` is called for a first call. A batch with `most` calls is full.
         """
         with self.lock:
             batch = self.by_place.get(place)
@@ -97,7 +97,7 @@ class Collection:
             return batch, is_first
 
     def close(self, batch: Collected) -> None:
-        """Let no further call join the batch."""
+        """Close the batch for further calls."""
         with self.lock:
             if self.by_place.get(batch.place) is batch:
                 del self.by_place[batch.place]

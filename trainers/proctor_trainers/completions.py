@@ -1,4 +1,4 @@
-"""Texts of completions, and groups: the completions of one prompt, which are siblings."""
+"""Texts of completions, and groups of siblings: the completions of a prompt."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def text_of(completion: Any) -> str:
 
 
 def siblings(prompts: Sequence[Any] | None, count: int) -> list[range]:
-    """Return the groups: neighbours with the same prompt. Without prompts, there is one group."""
+    """Return the groups: neighbours with the same prompt. Without prompts, all are a single group."""
     if prompts is None:
         return [range(count)]
     starts = [place for place in range(count) if not place or prompts[place] != prompts[place - 1]]

@@ -38,7 +38,7 @@ TOYS: tuple[Toy, ...] = (
 
 @dataclass(frozen=True)
 class Running:
-    """A service: its client and URL, and what its pages need before they show anything."""
+    """A service: its client and URL, and the log-in of its pages."""
 
     client: Client
     url: str

@@ -1,8 +1,8 @@
 """`python -m proctor_trainers.demo_train`: train a tiny policy by rewards, and watch the reward rise.
 
-The policy is a table of logits, so that training needs neither a model, nor a data set, nor a GPU. All
-else is as in a real training: each step sends the completions of all groups in one request, and learns
-from nothing but the rewards.
+The policy is a table of logits, so training works without a model, a data set and a GPU. All
+else is as in a real training: each step sends the completions of all groups in a request, and learns
+from the rewards alone.
 
 Without `--url` or PROCTOR_URL, the demo starts a service of its own, which needs proctor-service,
 installed beside this package.
@@ -30,7 +30,7 @@ _EIGHTHS = " ▁▂▃▄▅▆▇█"
 
 @dataclass(frozen=True)
 class Step:
-    """What one step saw: means over its judged completions, and how many were not judged."""
+    """Figures of a step: means over its judged completions, and the number of unjudged completions."""
 
     reward: float
     cheating_share: float
@@ -41,7 +41,7 @@ class Step:
 def train(
     client: Client, *, steps: int, group_size: int, seed: int, job: str, say: Callable[[Step], None]
 ) -> list[Step]:
-    """Train a new policy; `say` gets each step as it ends. Raises ProctorError."""
+    """Train a new policy; `say` gets each finished step. Raises ProctorError."""
     policy = TinyPolicy(TASKS, learning_rate=LEARNING_RATE, seed=seed)
     done: list[Step] = []
     for number in range(steps):
@@ -89,7 +89,7 @@ def _step(samples: Sequence[Sample], rewards: Sequence[float | None]) -> Step:
 
 
 class Progress:
-    """A bar on one line of a terminal; elsewhere a line for each tenth of the steps."""
+    """A bar in a line of a terminal; elsewhere a line for each tenth of the steps."""
 
     def __init__(self, steps: int) -> None:
         self._steps = steps
@@ -97,7 +97,7 @@ class Progress:
         self._live = sys.stdout.isatty()
 
     def say(self, step: Step) -> None:
-        """Show that one more step ended."""
+        """Show the end of a further step."""
         self._done += 1
         full = BAR_COLUMNS * self._done // self._steps
         line = (
@@ -130,7 +130,7 @@ def plot(rewards: Sequence[float]) -> list[str]:
 
 
 def mean(values: Sequence[float]) -> float:
-    """Return the mean of at least one value."""
+    """Return the mean of some values."""
     return math.fsum(values) / len(values)
 
 
@@ -151,7 +151,7 @@ def summary(done: Sequence[Step]) -> str:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Train and show. Returns the exit status: 0 if at least one completion was judged."""
+    """Train and show. Returns the exit status: 0 after any judged completion."""
     job = f"demo-train-{time.strftime('%Y%m%d-%H%M%S')}"
     with service(arguments.url, journal=True) as running:
         print(f"{len(TASKS)} tasks, {arguments.group_size} completions of each in a step.")

@@ -1,8 +1,8 @@
 """Episodes of a policy in a stateful sandbox, for servers of other frameworks' environments.
 
 An episode is a task: tool calls in a sandbox, until a solution is submitted or the calls are used up.
-The reward judges the sandbox's final state. An episode that cannot be judged raises NoReward, at the
-call at which this is known; what the policy does wrong is the output of its call.
+The reward judges the sandbox's final state. An unjudgeable episode raises NoReward, at the
+earliest call; the policy's own mistakes become the output of its call.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Rows: TypeAlias = Sequence[Mapping[str, Any]]
 
 
 class NoReward(RuntimeError):
-    """Raised when an episode cannot be judged: it has no reward."""
+    """Raised for an episode without a verdict, and so without a reward."""
 
 
 class NotBegun(ValueError):
@@ -42,14 +42,14 @@ class NotBegun(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Output of a tool call. The reward is None until the episode is over."""
+    """Output of a tool call. The reward is None until the end of the episode."""
 
     output: str
     reward: float | None = None
 
 
 class Episode(Toolbox):
-    """Episodes one after the other, each with a sandbox of its own from the first tool call on.
+    """Successive episodes, each with a sandbox of its own from the first tool call on.
 
     Calls from several threads wait for each other.
     """
@@ -64,7 +64,7 @@ class Episode(Toolbox):
     def begin(self, row: Mapping[str, Any]) -> None:
         """Begin an episode for a row of the data set.
 
-        Raises NoReward for a row that cannot be judged, and MissingColumns.
+        Raises NoReward for an unusable row, and MissingColumns.
         """
         with self._lock:
             self._is_over, self.calls = True, 0
@@ -93,7 +93,7 @@ class Episode(Toolbox):
             return Turn(output, reward)
 
     def close(self) -> None:
-        """Stop the sandbox, if there is one, after a call that is under way."""
+        """Stop any sandbox after the present call."""
         with self._lock:
             self._is_over = True
             self._stop()
@@ -109,7 +109,7 @@ class Episode(Toolbox):
 
 @dataclass(frozen=True)
 class Episodes:
-    """What the episodes of a server have in common. `most_calls`: the last one ends an episode."""
+    """Shared settings of a server's episodes. `most_calls`: the last call ends an episode."""
 
     workplaces: Workplaces
     rules: Rules
@@ -146,7 +146,7 @@ class Episodes:
         return cls(workplaces, rules, most_calls)
 
     def new(self) -> Episode:
-        """Return an episode that is still to begin."""
+        """Return an episode before its beginning."""
         return Episode(self.workplaces, self.rules, self.most_calls)
 
 
@@ -157,7 +157,7 @@ def serve(
 ) -> int:
     """Serve a data set until a signal. Returns the exit status.
 
-    `make_app` gets the rows, and the options `url`, `sessions` and `retry_seconds`; it returns an
+    `make_app` gets the rows, and the options `url`, `sessions` and `retry_seconds`, and returns an
     ASGI application, or raises ValueError.
     """
     import uvicorn

@@ -1,4 +1,4 @@
-"""Packages that a script needs: checks before any slow import, and their warnings."""
+"""Packages of a script: checks before any slow import, and their warnings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def require(extra: str, *modules: str) -> None:
 
 
 def ignore_warnings_of_packages() -> None:
-    """Hide what packages say about their own future, unless the user set `-W`. For scripts only."""
+    """Hide deprecation warnings of packages, unless the user set `-W`. For scripts only."""
     if not sys.warnoptions:
         for category in (DeprecationWarning, FutureWarning):
             warnings.filterwarnings("ignore", category=category)

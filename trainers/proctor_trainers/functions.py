@@ -1,4 +1,4 @@
-"""Functions that can be pickled: copies of a reward function go to worker processes and to Ray."""
+"""Picklable functions: copies of a reward function go to worker processes and to Ray."""
 
 from __future__ import annotations
 

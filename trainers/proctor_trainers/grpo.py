@@ -22,7 +22,7 @@ from proctor_trainers.rewards import RewardsUnavailable
 
 
 class BadArguments(ValueError):
-    """Raised for conflicting arguments, and for a model that fails to load."""
+    """Raised for conflicting arguments, and for a model with a failed load."""
 
 
 MISTAKES = (

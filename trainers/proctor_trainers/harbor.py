@@ -7,14 +7,14 @@ Harbor (PyPI `harbor`, Python 3.12) runs the agent; its sandbox is a stateful sa
 service, in an environment with the task's image. `proctor env harbor` makes the environments of
 tasks (docs/harbor.md). Options of the environment, with `--ek name=value`:
 
-    environment              name of the environment at the service; default: that of the task
+    environment              name of the environment at the service; default: the task's own
     url, token               the service; default: PROCTOR_URL and PROCTOR_TOKEN
     ttl_seconds              unused sandboxes end after this time
-    longest_command_seconds  for commands without a timeout; at most PROCTOR_MAX_WALL_SECONDS
+    longest_command_seconds  for commands without a timeout; at most an hour
 
-The sandboxes have no network. Harbor's own verifier runs `tests/test.sh` where the agent ran, or in
-its mode `separate` in another sandbox. `ProctorVerifier` has the service run it, in a fresh sandbox
-without the changes that could subvert it.
+The sandboxes are without a network. Harbor's own verifier runs `tests/test.sh` where the agent ran, or in
+its mode `separate` in another sandbox. `ProctorVerifier` has the service run the script, in a fresh sandbox
+without subversive changes of the agent.
 """
 
 from __future__ import annotations
@@ -74,19 +74,19 @@ class ProctorEnvironment(BaseEnvironment):  # type: ignore[misc]
 
     @property
     def capabilities(self) -> EnvironmentCapabilities:
-        """Sandboxes have no network."""
+        """Sandboxes are without a network."""
         return EnvironmentCapabilities(disable_internet=True)
 
     @classmethod
     def resource_capabilities(cls) -> EnvironmentResourceCapabilities:
-        """The service limits memory; it shares the cores."""
+        """The service limits memory and shares the cores."""
         return EnvironmentResourceCapabilities(memory_limit=True)
 
     def _validate_definition(self) -> None:
         """Accept every task: its image is built before, by `proctor env harbor`."""
 
     async def start(self, force_build: bool) -> None:
-        """Create the sandbox. `force_build` has no effect: the service builds no images."""
+        """Create the sandbox. `force_build` is ignored: building images is a command of its own."""
         self._client = async_client_for(self._url, self._token)
         # Those of task.toml are in the definition of the environment at the service.
         limits = {"memory_mb": self._override_memory_mb, "disk_mb": self._override_storage_mb}
@@ -105,7 +105,7 @@ class ProctorEnvironment(BaseEnvironment):  # type: ignore[misc]
             raise
 
     async def stop(self, delete: bool) -> None:
-        """End the sandbox; nothing of it remains, with or without `delete`."""
+        """End and remove the sandbox, with or without `delete`."""
         sandbox, self._sandbox = self._sandbox, None
         client, self._client = self._client, None
         try:
@@ -141,14 +141,14 @@ class ProctorEnvironment(BaseEnvironment):  # type: ignore[misc]
         return ExecResult(stdout=ended.stdout, stderr=ended.stderr, return_code=code)
 
     async def upload_file(self, source_path: Path | str, target_path: str) -> None:
-        """Write a file, with its folders. It keeps its right to be run."""
+        """Write a file, with its folders and its executable bit."""
         data, is_program = await asyncio.to_thread(_read, Path(source_path))
         await self._running().write_file(target_path, data)
         if is_program:
             await self._do(f"chmod 755 {shlex.quote(target_path)}")
 
     async def upload_dir(self, source_dir: Path | str, target_dir: str) -> None:
-        """Write the files of a folder into a folder, beside those that are there."""
+        """Write the files of a folder into a folder, beside its present files."""
         packed, target = _temporary(), shlex.quote(target_dir)
         await self._running().write_file(packed, await asyncio.to_thread(_pack, source_dir))
         await self._do(
@@ -161,7 +161,7 @@ class ProctorEnvironment(BaseEnvironment):  # type: ignore[misc]
         await asyncio.to_thread(_write, Path(target_path), data)
 
     async def download_dir(self, source_dir: str, target_dir: Path | str) -> None:
-        """Read the files of a folder; links that lead out of it are refused."""
+        """Read the files of a folder; links that lead outside are refused."""
         packed = _temporary()
         await self._do(f"tar -cf {packed} -C {shlex.quote(source_dir)} .")
         data = await self._running().read_file(packed)
@@ -169,7 +169,7 @@ class ProctorEnvironment(BaseEnvironment):  # type: ignore[misc]
         await asyncio.to_thread(_unpack, data, Path(target_dir))
 
     async def grade(self, grader: wire.HarborGrader) -> wire.Result:
-        """Judge the present files of the sandbox, which stays as it is."""
+        """Judge the present files of the sandbox, without changing them."""
         return await self._running().grade(grader)
 
     def _running(self) -> AsyncSandbox:
@@ -178,14 +178,14 @@ class ProctorEnvironment(BaseEnvironment):  # type: ignore[misc]
         return self._sandbox
 
     async def _do(self, command: str) -> None:
-        """Run a command of a transfer as root. Raises RuntimeError if it fails."""
+        """Run a command of a transfer as root. Raises RuntimeError for a failure."""
         ended = await self._running().exec(["sh", "-c", command], timeout_seconds=_TRANSFER_SECONDS)
         if ended.exit_code != 0:
             raise RuntimeError(f"{command}: code {ended.exit_code}: {ended.stderr[-1000:]}")
 
 
 class ProctorVerifier(BaseVerifier):  # type: ignore[misc]
-    """Verifier that has the service judge the sandbox of a ProctorEnvironment."""
+    """Verifier by the service, for the sandbox of a ProctorEnvironment."""
 
     async def verify(self) -> VerifierResult:
         """Return the reward. Raises RuntimeError without one, and HarborTaskError."""
@@ -206,7 +206,7 @@ class ProctorVerifier(BaseVerifier):  # type: ignore[misc]
 def _shell_line(
     command: str, cwd: str | None, variables: Mapping[str, str], user: str | int | None
 ) -> str:
-    """Return the line for sh that runs a command, by bash if there is one."""
+    """Return the line for sh to run a command, by bash where bash is installed."""
     lines = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
     if cwd is not None:
         lines.append(f"cd {shlex.quote(cwd)} || exit 126")
@@ -227,7 +227,7 @@ def _temporary() -> str:
 
 
 def _read(path: Path) -> tuple[bytes, bool]:
-    """Return the bytes of a file, and whether it may be run."""
+    """Return the bytes and the executable bit of a file."""
     return path.read_bytes(), bool(path.stat().st_mode & 0o111)
 
 

@@ -1,7 +1,7 @@
 """Classification of errors: fatal errors would affect every other call too, and end the training.
 
 An unavailable service comes back, and the items left unjudged in the meantime are skipped. A wrong
-token, a wrong address, a service of another version, or an option that the service refuses stays
+token, a wrong address, a service of another version, or a refused option stays
 wrong. Without an error, the training would run for days without a single reward, and only its log
 would tell.
 """
@@ -41,10 +41,10 @@ def is_mistake(error: ProctorError, has_answered: bool) -> bool:
 
 
 def refuses_option(error: ProctorError, options: Container[str]) -> bool:
-    """Return True if the request was refused because of one of these options.
+    """Return True for a request refused because of these options.
 
     This is a fatal error if each request has the options. The message of a refusal begins with the
-    path of the field, such as `limits.memory_mb`; a field of one item has a longer path, such as
+    path of the field, such as `limits.memory_mb`; a field of an item has a longer path, such as
     `submissions.0.limits.memory_mb`.
     """
     return isinstance(error, InvalidRequestError) and re.split(r"[.:]", error.message)[0] in options

@@ -8,10 +8,10 @@
 
     swift rlhf --rlhf_type grpo --external_plugins plugin.py --reward_funcs proctor …
 
-The columns of the data set hold the tests, as for TRL. ms-swift adds up rewards so that a missing
-reward counts as 0.0. So a completion that could not be judged gets the mean reward of its siblings,
+The columns of the data set hold the tests, as for TRL. ms-swift adds up rewards, where a missing
+reward counts as 0.0. So an unjudged completion gets the mean reward of its siblings,
 and a call with more than half unjudged raises RewardsUnavailable, which ends the training. This
-module does not import ms-swift.
+module works without importing ms-swift.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def orm_class(
 
 
 def _prompts(columns: dict[str, Any]) -> Sequence[Any] | None:
-    """Return what tells the siblings apart: the ids of the prompts, or the prompts' messages."""
+    """Return the keys of the siblings: the ids of the prompts, or the prompts' messages."""
     if PROMPT_IDS in columns:
         ids: Sequence[Any] = columns[PROMPT_IDS]
         return ids

@@ -13,8 +13,8 @@
 as `grader`, `tests` or `ground_truth` in a form of proctor_client.tasks.ground_truth. The last assistant
 message of the response is judged.
 
-A response that could not be judged is an HTTP 503: the agent's run fails, and NeMo Gym has no reward
-for it. NeMo Gym's own JudgeError must not be used here: it stands for a row with a reward of 0.0.
+An unjudged response is an HTTP 503: the agent's run fails, and NeMo Gym records
+its reward as missing. NeMo Gym's own JudgeError is wrong here: a JudgeError is a row with a reward of 0.0.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Unprocessable(ValueError):
 
 
 class Unavailable(RuntimeError):
-    """Raised when the response could not be judged: HTTP 503."""
+    """Raised for an unjudged response: HTTP 503."""
 
 
 async def verify(batcher: RewardBatcher, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def app(url: str | None = None, *, batcher: RewardBatcher | None = None) -> Any:
     made = FastAPI(title="Proctor for NeMo Gym")
 
     async def seed_session(body: dict[str, Any]) -> dict[str, Any]:
-        """Begin a session: there is nothing to prepare, since each response is judged by itself."""
+        """Begin a session without preparation: each response is judged by itself."""
         return {}
 
     made.post("/seed_session")(seed_session)

@@ -11,11 +11,11 @@
 
 The protocol, over HTTP and WebSocket, is OpenEnv's own server's; a session of a WebSocket is an
 environment with a sandbox, which ends with the session. A row of the data set has a `prompt` and its
-tests, in columns as in proctor_client.tasks.forms or in one of the fields of
+tests, in columns as in proctor_client.tasks.forms or in a field of
 proctor_client.tasks.ground_truth. The submission of a solution ends the episode and gives the reward.
 
-A state that could not be judged raises NoReward: the client gets OpenEnv's error, and no reward. What
-the policy does wrong, such as an unknown tool or an endless command, is an observation.
+An unjudged state raises NoReward: the client gets OpenEnv's error in place of a reward. Mistakes of
+the policy, such as an unknown tool or an endless command, are observations.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ class ToolAction(Action):  # type: ignore[misc]
 
 
 class ToolObservation(Observation):  # type: ignore[misc]
-    """What the policy sees. The reward is None until the episode is over."""
+    """The policy's view. The reward is None until the end of the episode."""
 
     prompt: Any = None
     output: str = ""
 
 
 class ProctorEnvironment(Environment):  # type: ignore[misc]
-    """Episodes one after the other, for the rows of a data set."""
+    """Successive episodes, for the rows of a data set."""
 
     SUPPORTS_CONCURRENT_SESSIONS = True
 
@@ -79,8 +79,8 @@ class ProctorEnvironment(Environment):  # type: ignore[misc]
     ) -> ToolObservation:
         """Begin an episode for row `index`, else `seed`, of the data set, or for a row of the call.
 
-        Raises ValueError without a row, MissingColumns if no column defines the judging, and
-        NoReward for a row that cannot be judged.
+        Raises ValueError without a row, MissingColumns without a column for the judging, and
+        NoReward for an unusable row.
         """
         if not row:
             if not self._rows:
@@ -103,7 +103,7 @@ class ProctorEnvironment(Environment):  # type: ignore[misc]
         return State(episode_id=self._episode_id, step_count=self._episode.calls)
 
     def close(self) -> None:
-        """Stop the sandbox, if there is one."""
+        """Stop any sandbox."""
         self._episode.close()
 
 
@@ -124,7 +124,7 @@ def create_app(
     """Return OpenEnv's FastAPI application with these episodes.
 
     `most_sessions`: WebSocket sessions at once; further ones are refused. `session_seconds`: a
-    session that is idle for longer ends, and so does its sandbox. `most_steps`: tool calls of an
+    longer idle session ends, and so does its sandbox. `most_steps`: tool calls of an
     episode. The other arguments are those of proctor_trainers.episodes.Episodes.at.
     """
     episodes = Episodes.at(

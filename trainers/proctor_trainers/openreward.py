@@ -11,14 +11,14 @@
 
 The protocol, over HTTP and server-sent events, is openreward's own server's. A row of the data set
 has a `prompt`, as text or as chat messages, and its tests, in columns as in
-proctor_client.tasks.forms or in one of the fields of proctor_client.tasks.ground_truth. A
+proctor_client.tasks.forms or in a field of proctor_client.tasks.ground_truth. A
 session is an episode for a row. The server has two environments:
 
     ProctorSandbox  tools in a stateful sandbox; the submission of a solution gives the reward
     ProctorAnswer   a plain message ends the episode, and its code is judged
 
-A tool call that cannot be judged raises NoReward: the client raises ToolFailed, and there is no
-reward. What the policy does wrong is the output of its call.
+An unjudgeable tool call raises NoReward: the client raises ToolFailed in place of a
+reward. The policy's own mistakes become the output of its call.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ INDEX = "index"
 
 
 class _Problems(Environment):  # type: ignore[misc]
-    """Tasks for the rows of a data set. A task has the row's index, and so none of its tests."""
+    """Tasks for the rows of a data set. A task has the row's index, and hides the row's tests."""
 
     rows: ClassVar[Rows]
     split: ClassVar[str]
@@ -74,7 +74,7 @@ class _Problems(Environment):  # type: ignore[misc]
 
     @classmethod
     def list_splits(cls) -> list[str]:
-        """Return the name of the one split."""
+        """Return the name of the single split."""
         return [cls.split]
 
     @classmethod
@@ -98,11 +98,11 @@ class ProctorSandbox(_Problems):
         self._episode = self.episodes.new()
 
     def setup(self) -> None:
-        """Begin the episode. Raises NoReward for a row that cannot be judged, and MissingColumns."""
+        """Begin the episode. Raises NoReward for an unusable row, and MissingColumns."""
         self._episode.begin(self.rows[self.index])
 
     async def teardown(self) -> None:
-        """Stop the sandbox, if there is one."""
+        """Stop any sandbox."""
         await self._in_thread(self._episode.close)
 
     async def _call(self, name: str, arguments: BaseModel) -> ToolOutput:
@@ -120,7 +120,7 @@ class _Answer(BaseModel):
 
 
 class ProctorAnswer(_Problems):
-    """Episode of one message, whose code is judged."""
+    """Episode of a single message with code."""
 
     batcher: ClassVar[RewardBatcher]
 

@@ -8,9 +8,9 @@
     python -m openrlhf.cli.train_ppo_ray --reward.remote_url reward_func.py --data.label_key tests …
 
 A label holds the tests of a prompt: see proctor_client.tasks.ground_truth. OpenRLHF calls the function
-in threads, with a single query each; calls at the same moment share a request. OpenRLHF has no form
-for a missing reward, so a completion that could not be judged raises NotJudged, which ends the
-training. This module does not import OpenRLHF, and needs its torch only for the answers.
+in threads, with a single query each; calls at the same moment share a request. OpenRLHF lacks a form
+for a missing reward, so an unjudged completion raises NotJudged, which ends the
+training. This module works without importing OpenRLHF, and needs its torch only for the answers.
 
 Without this package, give OpenRLHF the service's own route: `…/compat/get_reward`.
 """
@@ -50,7 +50,7 @@ def reward_function(
 ) -> RewardFunc:
     """Return a `reward_func`: 1.0 if all tests of a response pass, else 0.0.
 
-    The function returns {"rewards", "scores", "extra_logs"} with tensors, one value for each query.
+    The function returns {"rewards", "scores", "extra_logs"} with tensors, a value for each query.
     The response is the query without its prompt and without the special tokens at its end. `task`
     maps {"ground_truth"} to the task; the ground truth is the label.
 

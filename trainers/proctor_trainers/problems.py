@@ -111,7 +111,7 @@ def load_problems(
 ) -> list[Problem]:
     """Load problems from `toy`, a data set by its name, or a file of JSON lines (also .gz).
 
-    A name is one of proctor_client.tasks.catalog, or `owner/name` of the hub. A row of a file or
+    A name stands in proctor_client.tasks.catalog, or is `owner/name` of the hub. A row of a file or
     of the hub has a `text` (or `prompt`, `question`) and the columns known to task_from_row, for
     example in MBPP's form. `extra` names the package extra with `datasets`, which the hub requires.
     Raises DatasetError and MissingExtra.

@@ -1,9 +1,9 @@
 """Requests of /reward: a batch in, an answer for each submission out.
 
-Fatal errors are raised (see `mistakes`): a wrong token, or a shared option that the service refuses.
+Fatal errors are raised (see `mistakes`): a wrong token, or a refused shared option.
 Every other failure is an answer without a reward. If the service rejects a request as a whole
 because of its items, the request is split in halves, down to the items at fault: a broken row of
-the data set costs no other row its reward.
+the data set leaves the rewards of other rows alone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OnAnswer: TypeAlias = Callable[[int, Answer], None]
 
 
 def ask(client: Client, submissions: Submissions, options: RewardOptions) -> list[Answer]:
-    """Return an answer for each submission, in one request.
+    """Return an answer for each submission, in a single request.
 
     Raises only fatal ProctorErrors, such as InvalidRequestError for an option that the service
     refuses.
@@ -60,7 +60,7 @@ def judge_each(
     on_answer: OnAnswer,
     first: int = 0,
 ) -> None:
-    """Call `on_answer` with each answer as soon as the service sends it; `first` is added to places.
+    """Call `on_answer` with each arriving answer; `first` is added to places.
 
     Raises only fatal ProctorErrors, possibly after some answers.
     """
@@ -113,7 +113,7 @@ def _parts_after(
     options: RewardOptions,
     unanswered: int | None = None,
 ) -> list[Submissions]:
-    """Return the halves to ask for instead, or nothing if splitting cannot help.
+    """Return the halves to ask for instead; empty if splitting is useless.
 
     `unanswered` is the number of submissions without an answer; None: all. Raises a fatal error.
     """

@@ -1,8 +1,8 @@
 """Core of every reward function: completions and columns in, `list[float | None]` out.
 
-Each call sends one batched request. An item that the service could not judge gets None. If the
+Each call sends a batched request. An unjudged item gets None. If the
 trainer would read None as 0.0, the item gets the mean reward of its siblings, and a call without
-any judged item raises RewardsUnavailable. An unjudged item never gets 0.0, which would teach the
+any judged item raises RewardsUnavailable. A reward of 0.0 would teach the
 policy to avoid its own action. Fatal errors, such as a wrong token, are raised at once: see
 `mistakes`.
 """
@@ -45,15 +45,15 @@ class RewardsUnavailable(RuntimeError):
 
 
 def say_line(line: str) -> None:
-    """Print a whole line in one write, and flush, also for files and parallel ranks."""
+    """Print a whole line in a single write, and flush, also for files and parallel ranks."""
     print(f"{line}\n", end="", flush=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Settings of one reward function.
+    """Settings of a reward function.
 
-    `name` is the name of its metrics and columns: two functions in one trainer need two names.
+    `name` is the name of its metrics and columns: two functions in a trainer need two names.
     `task` maps a row to its judging fields. A call with a share of unjudged items above
     `max_unavailable_share` raises RewardsUnavailable; None means 1.0 (never) if the trainer masks
     None, else 0.5. `say` gets a line for each call; None prints nothing. `report_to` and
@@ -73,7 +73,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The completions of one process, in a call that several processes make together.
+    """The completions of a process, in a joint call of several processes.
 
     `error` is the reason of an unjudged completion; empty if all were judged.
     """
@@ -92,7 +92,7 @@ and the place of its own among them."""
 class Trainer:
     """Behaviour of the trainer for the rewards of this call, and its log functions.
 
-    `masks` is true if the trainer skips a completion whose rewards are all None. `adds` is true if
+    `masks` is true if the trainer skips completions with None for every reward. `adds` is true if
     the trainer adds up the rewards of several functions, and so reads None as 0.0 if another
     function returned a number. `step` is the step of the training run; None if unknown. `gather` is
     for siblings on other processes. Each call then gathers once, also if its own items are all
@@ -124,7 +124,7 @@ class Batch:
 
 
 class Rewards:
-    """The calls of one reward function, without I/O: `begin`, then `judge`, then `end`.
+    """The calls of a reward function, without I/O: `begin`, then `judge`, then `end`.
 
     Raises InvalidRequestError for options that are invalid in every request.
     """
@@ -149,8 +149,8 @@ class Rewards:
         """Build the request of a call.
 
         `completions` are texts, or lists of messages, of which the last assistant message counts.
-        Each of `columns` has one value for each completion. `step` is the step of the training
-        run, for the service's journal. Raises MissingColumns if no column defines the judging, and
+        Each of `columns` has a value for each completion. `step` is the step of the training
+        run, for the service's journal. Raises MissingColumns without a column for the judging, and
         ValueError for a column of another length.
         """
         for name, column in columns.items():
@@ -173,9 +173,9 @@ class Rewards:
     def submission_of(
         self, completion: Any, row: Row, group: str | None = None
     ) -> Mapping[str, Any] | Answer:
-        """Return the submission of one completion, or the answer for a row that cannot be judged.
+        """Return the submission of a completion, or the answer for an unusable row.
 
-        Raises MissingColumns if no column of the row defines the judging.
+        Raises MissingColumns without a column for the judging.
         """
         try:
             task = fields_of(self._task(row))
@@ -207,7 +207,7 @@ class Rewards:
     ) -> list[float | None]:
         """Return the rewards in the order of the completions; print and log the call's summary.
 
-        `prompts`, one for each completion, define siblings: neighbours with the same prompt. Raises
+        `prompts`, a prompt for each completion, define siblings: neighbours with the same prompt. Raises
         RewardsUnavailable, in all processes of a call with `Trainer.gather`.
         """
         seconds = time.perf_counter() - batch.begun
@@ -239,7 +239,7 @@ class Rewards:
         self._reporter.report({**judged, **executions})
 
     def _executions(self, number: int, answers: Sequence[Answer]) -> dict[str, float]:
-        """Return the counts of all calls that belong to the open row of the active W&B run."""
+        """Return the counts of all calls of the active W&B run's open row."""
         row = self._reporter.open_row()
         if row is None or row != self._counted_row:
             self._counts.reset()
@@ -258,7 +258,7 @@ class Rewards:
     def _set_results(
         self, answers: Sequence[Answer], trainer: Trainer, prompts: Sequence[Any] | None
     ) -> list[float | None]:
-        """Return the rewards in a form that the trainer reads as intended."""
+        """Return the rewards in the form of the trainer."""
         rewards = [each.reward for each in answers]
         error = next((each.error for each in answers if each.error), "")
         mine = Part([None] * len(rewards) if prompts is None else prompts, rewards, error)

@@ -1,4 +1,4 @@
-"""An environment for SkyRL-gym: the policy's answer is judged, in one turn or in several.
+"""An environment for SkyRL-gym: the policy's answer is judged, in a turn or in several.
 
     from skyrl_gym.envs.registration import register
 
@@ -11,11 +11,11 @@ environment (`env_config`) may have
 
     url, token     the service; default: PROCTOR_URL and PROCTOR_TOKEN
     retry_seconds  how long a call waits for an unreachable service; default: 60
-    max_turns      answers that the policy may give until one passes; default: 1, or the row's
+    max_turns      answers allowed to the policy until a pass; default: 1, or the row's
                    `max_turns`
 
-Environments of one process share requests: SkyRL steps them in threads at the same time. An answer
-that could not be judged raises NotJudged, which ends the step of the training.
+Environments of a process share requests: SkyRL steps them in threads at the same time. An
+unjudged answer raises NotJudged, which ends the step of the training.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _AGAIN = "This answer did not pass its tests ({}). Write the whole program again
 
 
 class ProctorEnv(BaseTextEnv):  # type: ignore[misc]
-    """Environment with one answer per turn; the reward of a turn is that of its answer.
+    """Environment with an answer per turn, and the answer's reward.
 
-    Before the last turn, an answer that does not pass has the reward 0.0 and an observation that
+    Before the last turn, a failed answer has the reward 0.0 and an observation that
     names the verdict. Raises ValueError for a wrong configuration.
     """
 

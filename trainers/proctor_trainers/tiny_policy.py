@@ -1,8 +1,8 @@
-"""Policy without a model: a table of logits that writes small Python functions, trained by GRPO.
+"""Policy without a model: a table of logits for small Python functions, trained by GRPO.
 
-For each task the policy writes one function of two numbers, in four choices: a style, an operand, an
+For each task the policy writes a function of two numbers, in four choices: a style, an operand, an
 operator, and an operand. Two of the styles cheat: they end the program, or return an object that
-claims to equal everything. The policy knows neither the task nor what a style does; all that it learns
+claims to equal everything. The policy knows neither the task nor the meaning of a style; all its learning
 comes from rewards.
 
 The update is the policy gradient with advantages relative to the group, as in GRPO (Shao et al. 2024,
@@ -70,12 +70,12 @@ class Sample:
 
     @property
     def cheats(self) -> bool:
-        """True if the style is one of those that cheat."""
+        """True for a style that cheats."""
         return self.choices[0] != HONEST_STYLE
 
 
 class TinyPolicy:
-    """Softmax policy over `tasks`, with logits that start at 0. The same seed samples the same."""
+    """Softmax policy over `tasks`, with logits from 0 on. The same seed samples the same."""
 
     def __init__(self, tasks: Sequence[Task], *, learning_rate: float, seed: int) -> None:
         self._random = random.Random(seed)
@@ -102,9 +102,9 @@ class TinyPolicy:
         return Sample(choices, STYLES[style].format(name=task.name, expression=expression))
 
     def learn(self, task: Task, group: Sequence[Sample], rewards: Sequence[float | None]) -> None:
-        """Update the logits from a group of completions of one task.
+        """Update the logits from a group of completions of a task.
 
-        A completion with the reward None was not judged: the group is then without that completion.
+        An unjudged completion has the reward None, and is left out of the group.
         """
         judged = [
             (sample, reward)

@@ -1,4 +1,4 @@
-"""Adapters for trainers that need a number: what takes the place of a missing reward."""
+"""Substitutes of a missing reward, for trainers that need a number."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ OnUnjudgedInBatch: TypeAlias = Literal["raise", "nan", "mean"]
 
 
 class NotJudged(BaseException):
-    """Raised in a trainer that has no form for a missing reward.
+    """Raised in a trainer without a form for a missing reward.
 
     The class derives from BaseException: several trainers catch Exception around a reward function
-    and continue with a reward of 0.0, which would teach the policy that its answer was wrong.
+    and continue with a reward of 0.0, a lesson to the policy about a wrong answer.
     """
 
 
 @contextmanager
 def as_not_judged() -> Iterator[None]:
-    """Raise NotJudged instead of an exception, such as one for a wrong token or a missing column."""
+    """Raise NotJudged instead of another exception, for example about a wrong token or a missing column."""
     try:
         yield
     except Exception as error:

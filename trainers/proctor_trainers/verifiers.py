@@ -1,6 +1,6 @@
 """A taskset for verifiers, and so for prime-rl: problems, and rewards from the service.
 
-A module of yours exports it, and its name is the taskset's id:
+A module of yours exports the taskset, and its name is the taskset's id:
 
     # proctor_tasks.py
     from proctor_trainers.verifiers import ProctorTaskset
@@ -9,9 +9,9 @@ A module of yours exports it, and its name is the taskset's id:
 
     uv run eval proctor-tasks --env.taskset.dataset mbpp --env.taskset.task.url http://proctor:8080
 
-Tasks are judged in requests of the service, which tasks of the same moment share. A completion that
-could not be judged raises, which verifiers records as the error of its trace: the reward
-`tests_passed` stays None, and the trace trains nothing.
+Tasks of the same moment share a request to the service. An unjudged completion
+raises, which verifiers records as the error of its trace: the reward
+`tests_passed` stays None, and the trace is left out of the training.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TAG = "verifiers"
 
 
 class NotJudged(RuntimeError):
-    """Raised for a completion that could not be judged: verifiers makes a TaskError of it."""
+    """Raised for an unjudged completion: verifiers makes a TaskError of the exception."""
 
 
 class ProctorTaskConfig(vf.TaskConfig):  # type: ignore[misc]
@@ -62,7 +62,7 @@ class ProctorData(vf.TaskData):  # type: ignore[misc]
 
 
 class ProctorTask(vf.Task[ProctorData, vf.State, ProctorTaskConfig]):  # type: ignore[misc]
-    """A problem whose last answer is judged."""
+    """A problem with a judged last answer."""
 
     @vf.reward  # type: ignore[untyped-decorator]
     async def tests_passed(self, trace: vf.Trace) -> float:

@@ -15,16 +15,16 @@
 | `batch` of older releases | `batch_compute_score_function` |
 
 The ground truth of a row holds its tests: see proctor_client.tasks.ground_truth. verl needs a number
-for each completion. By default, a completion that could not be judged raises NotJudged, which ends
+for each completion. By default, an unjudged completion raises NotJudged, which ends
 the training: `prime` and `rate_limited` continue with a reward of 0.0 after any other exception.
 
 Both also make up a 0.0 after 300 s. A call ends earlier, at the latest after `deadline_seconds` (180)
 and `retry_seconds` (60) and 35 s, with NotJudged. But `prime` counts from the start of the batch for
 all of its completions, and judges only as many at a time as it has processes (64). So use `prime`
-only for batches of at most 64 completions, else `batch`. `rate_limited` counts the time of one call,
+only for batches of at most 64 completions, else `batch`. `rate_limited` counts the time of a call,
 but a function that is not async also waits for a thread within this time.
 
-This module does not import verl.
+This module works without importing verl.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def compute_score_function(
 ) -> Callable[..., Score]:
     """Return `compute_score(data_source, solution_str, ground_truth, extra_info)` for threads.
 
-    The function returns 1.0 if all tests of the completion pass, else 0.0. With `details`, it
+    The function returns 1.0 if all tests of the completion pass, else 0.0. With `details`, the function
     returns {"score", "acc", "verdict"}, which verl logs; `prime` cannot read this form. `task`
     maps {"data_source", "ground_truth", "extra_info"} to the task.
 
@@ -103,7 +103,7 @@ def async_compute_score_function(
     details: bool = False,
     **options: Unpack[RewardOptions],
 ) -> Callable[..., Awaitable[Score]]:
-    """Async version of compute_score_function, for the reward loop: it shares requests best."""
+    """Async version of compute_score_function, for the reward loop, with the best sharing of requests."""
     batcher = batcher or _batcher(url, token, retry_seconds, task, options)
     return function(_async_compute_score, batcher, on_unjudged, details)
 

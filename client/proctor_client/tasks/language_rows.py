@@ -22,10 +22,15 @@ _LANGUAGES_OF_IDS: Mapping[str, str] = MappingProxyType(
 """HumanEval-X: the beginning of a row's task_id, and the language."""
 
 _IMPORTS = re.compile(r"^(?:#include\b.*|using\s.*;|import\s.*;|use\s.*;)[ \t]*$", re.MULTILINE)
+"""Lines such as `#include <vector>`, `using namespace std;`, `import java.util.*;` and `use std::fmt;`."""
 _GO_IMPORTS = re.compile(r"^import\s*(?:\((.*?)\)|(\"[^\"]+\"))[ \t]*$", re.MULTILINE | re.DOTALL)
+"""Go's `import "fmt"`, and `import (…)` with a package in each line."""
 _MODULE = re.compile(r"^import\b.*\bfrom\s+['\"]([^'\"]+)['\"]", re.MULTILINE)
+"""The module in `import * as fs from 'fs'`."""
 _GO_PACKAGE = re.compile(r"^package\s+\w+[ \t]*$", re.MULTILINE)
+"""The line `package main`."""
 _JAVATUPLES = re.compile(r"^import org\.javatuples\..*\n", re.MULTILINE)
+"""The line `import org.javatuples.*;`."""
 _CLOSING = re.compile(r"\A[ \t]*\}[ \t]*\n")
 """The end of the function, before the tests of MultiPL-E: `}` and a line break."""
 _LAST_DEFINED = re.compile(
@@ -45,6 +50,7 @@ _NAMES: Mapping[str, re.Pattern[str]] = MappingProxyType(
         "python": re.compile(r"^def\s+(\w+)\s*\(", re.MULTILINE),
     }
 )
+"""Definitions at the top level: `func add(a int) int {`, `const add = (a) => {`, `def add(a):`."""
 # Equality as lodash and Data::Compare have it: the packages are rarely installed.
 _LODASH = (
     "const _ = (() => { const same = require('util').isDeepStrictEqual; const plain = (x) => "

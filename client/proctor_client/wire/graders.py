@@ -23,6 +23,7 @@ from proctor_client.wire.base import (
 Runner = Literal["cargo_test", "go_test", "jest", "junit", "pytest"]
 _TOLERANCE = "For numbers with a fraction. A number `t` allows `t * max(1, |expected|)`."
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""Name of an environment variable: `MODEL_2`; a digit in front, as in `2MODEL`, is refused."""
 
 
 class Tolerance(Request):

@@ -104,7 +104,7 @@ class Message(Bounded):
 
 
 class Compiler(Request):
-    """Options of a compiler, each from the list of the service (`PROCTOR_COMPILER_FLAGS`)."""
+    """Options of a compiler, each from the list of the service."""
 
     standard: str | None = Field(None, max_length=64, description="Such as `gnu++20`.")
     defines: list[str] = Field([], max_length=64, description="Such as `LOCAL` or `N=5`.")

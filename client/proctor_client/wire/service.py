@@ -34,12 +34,17 @@ class Capacity(Response):
 
 
 class Health(Response):
-    """Answer of /healthz and /readyz."""
+    """Answer of /healthz and /readyz. `version`: of the service, with its commit; /healthz has it."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"status": "ok", "reason": None}]})
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"status": "ok", "reason": None, "version": "0.2.0+abc1234"}]
+        }
+    )
 
     status: str
     reason: str | None = None
+    version: str | None = None
 
 
 class Problem(Response):

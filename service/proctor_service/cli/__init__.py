@@ -12,9 +12,9 @@ from typer.core import TyperGroup
 
 from proctor_service.cli.failures import friendly
 from proctor_service.cli.imports import paused_collector
-from proctor_service.cli.version import service_version
 from proctor_service.feature import Command
 from proctor_service.features import FEATURES
+from proctor_service.version import version
 
 COMMANDS: Mapping[str, Command] = MappingProxyType(
     {
@@ -112,7 +112,7 @@ def _no_options() -> None:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"proctor {service_version()}")
+        typer.echo(f"proctor {version()}")
         raise typer.Exit
 
 

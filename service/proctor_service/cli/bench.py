@@ -21,8 +21,8 @@ from rich.table import Column, Table
 from proctor_client import Client
 from proctor_service.cli.console import aside, screen
 from proctor_service.cli.failures import Trouble, friendly
-from proctor_service.cli.target import AllowDegraded, Url, client_errors, connected
-from proctor_service.cli.version import service_version
+from proctor_service.cli.target import client_errors, connected
+from proctor_service.version import version
 
 SIZES = (1, 10, 100, 1000)
 FLOOR_SECONDS = 2
@@ -73,7 +73,6 @@ def benches(parts: Mapping[str, Callable[..., None]]) -> typer.Typer:
 
 def bench(
     context: typer.Context,
-    url: Url = None,
     seconds: Annotated[
         float, typer.Option(min=0.0, help="Time for each size; three batches at least.")
     ] = 5.0,
@@ -84,14 +83,13 @@ def bench(
     sizes: Annotated[
         list[int] | None, typer.Option("--size", min=1, max=4096, help="A size of batch; repeat.")
     ] = None,
-    allow_degraded: AllowDegraded = False,
 ) -> None:
     """Measure rewards per second and the latency of batches of 1, 10, 100 and 1,000."""
     if context.invoked_subcommand is not None:
         return
     with friendly(), client_errors():
         out, console = screen(), aside()
-        with connected(url, console, allow_degraded=allow_degraded) as client:
+        with connected(console) as client:
             out.print(_machine(), markup=False)
             numbers = count()
             _judge(client, 10, numbers)  # warm-up batch
@@ -169,7 +167,7 @@ def _machine() -> str:
     cores = len(os.sched_getaffinity(0))
     return (
         f"{now}, {cores} cores, {_processor()}\n"
-        f"Linux {platform.release()}, Python {platform.python_version()}, Proctor {service_version()}"
+        f"Linux {platform.release()}, Python {platform.python_version()}, Proctor {version()}"
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -14,7 +14,7 @@ from rich.text import Text
 from proctor_client import wire
 from proctor_service.cli.console import aside, plain, screen
 from proctor_service.cli.failures import TROUBLE, UNSOUND, friendly
-from proctor_service.cli.target import client_errors, connected, own
+from proctor_service.cli.target import client_errors, connected, named_service, own
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,23 +66,12 @@ def toys() -> Iterator[Toy]:
     yield Toy("no code at all", "I would add the two numbers.", add, "no_code")
 
 
-def demo(
-    url: Annotated[
-        str | None, typer.Option(help="A service that runs; default: one of the demo's own.")
-    ] = None,
-    allow_degraded: Annotated[
-        bool, typer.Option("--allow-degraded", help="As in `proctor serve`.")
-    ] = False,
-) -> None:
+def demo() -> None:
     """Judge a handful of completions, right and wrong, and show their rewards."""
     with friendly(), client_errors():
         asked = list(toys())
         out, console = screen(), aside()
-        service = (
-            connected(url, console, allow_degraded=allow_degraded)
-            if url
-            else own(console, allow_degraded=allow_degraded)
-        )
+        service = connected(console) if named_service() else own(console)
         with service as client:
             results: dict[int, wire.Result] = {}
             with client.reward_stream([toy.submission() for toy in asked], job="demo") as stream:

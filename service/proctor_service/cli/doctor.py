@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -13,9 +13,11 @@ from rich.text import Text
 
 from proctor_service.cli.console import screen
 from proctor_service.cli.failures import UNSOUND, Trouble, friendly, settings_from
-from proctor_service.cli.pod.pod_check import PodCheck
 from proctor_service.errors import StartError
 from proctor_service.sandbox.interface import MachineCheck
+
+if TYPE_CHECKING:
+    from proctor_service.settings import Settings
 
 LANGUAGE = "language "
 
@@ -32,88 +34,85 @@ def doctor(
 ) -> None:
     """Show the protections and languages of this machine. Status 1: isolation is incomplete."""
     with friendly():
-        checks, pod_checks = _in_pod() if kubernetes else (_checks(), [])
+        machine, pod = _in_pod() if kubernetes else (_machine(settings_from()), [])
         out = screen()
         if as_json:
-            _print_json(out, checks, pod_checks)
+            _print_json(out, machine, pod)
         else:
-            _print_tables(out, checks, pod_checks)
-        if _missing(checks, pod_checks):
+            _print_tables(out, machine, pod)
+        if _missing(machine, pod):
             raise typer.Exit(UNSOUND)
 
 
-def _checks() -> list[MachineCheck]:
-    settings = settings_from()
+def _machine(settings: Settings) -> list[MachineCheck]:
+    """Return the checks of this machine, and a row for each variable that is a setting no more."""
     from proctor_service.composition import doctor as examine
+    from proctor_service.settings import removed_variables
 
-    return examine(settings)
+    removed = [
+        MachineCheck(name, False, "no setting any more", text)
+        for name, text in removed_variables().items()
+    ]
+    return [*examine(settings), *removed]
 
 
-def _in_pod() -> tuple[list[MachineCheck], list[PodCheck]]:
+def _in_pod() -> tuple[list[MachineCheck], list[MachineCheck]]:
     """Return the checks of the machine and those of the pod; settings may be invalid."""
-    from proctor_service.cli.pod.examine import examine_pod, examine_without_settings
-    from proctor_service.composition import doctor as examine
+    from proctor_service.cli.pod import pod_checks, settings_check
 
     try:
         settings = settings_from()
         settings.tokens_by_tenant()
     except (Trouble, StartError) as error:
-        return [], list(examine_without_settings(str(error)))
+        return [], [settings_check(str(error))]
     try:
-        checks = examine(settings)
+        machine = _machine(settings)
     except StartError as error:  # without the SDK of Aviato, or an interpreter for sandboxes
-        missing = PodCheck("backend", False, str(error), required=True)
-        return [], [missing, *examine_pod(settings, [])]
-    return checks, list(examine_pod(settings, checks))
+        missing = MachineCheck("backend", False, str(error), required=True)
+        return [], [settings_check(), missing, *pod_checks(settings, [])]
+    return machine, [settings_check(), *pod_checks(settings, machine)]
 
 
-def _missing(checks: Sequence[MachineCheck], pod_checks: Sequence[PodCheck]) -> list[str]:
-    missing = [check.name for check in checks if check.guards and not check.ok]
-    return missing + [each.name for each in pod_checks if each.required and not each.ok]
+def _missing(machine: Sequence[MachineCheck], pod: Sequence[MachineCheck]) -> list[str]:
+    missing = [check.name for check in machine if check.guards and not check.ok]
+    return missing + [check.name for check in pod if check.required and not check.ok]
 
 
-def _print_json(
-    out: Console, checks: Sequence[MachineCheck], pod_checks: Sequence[PodCheck]
-) -> None:
+def _print_json(out: Console, machine: Sequence[MachineCheck], pod: Sequence[MachineCheck]) -> None:
     body = {
-        "complete": not _missing(checks, pod_checks),
-        "machine": [asdict(check) for check in checks],
-        "pod": [asdict(check) for check in pod_checks],
+        "complete": not _missing(machine, pod),
+        "machine": [asdict(check) for check in machine],
+        "pod": [asdict(check) for check in pod],
     }
     out.print_json(data=body, indent=None)
 
 
 def _print_tables(
-    out: Console, checks: Sequence[MachineCheck], pod_checks: Sequence[PodCheck]
+    out: Console, machine: Sequence[MachineCheck], pod: Sequence[MachineCheck]
 ) -> None:
-    if checks:
-        out.print(_table([check for check in checks if not check.name.startswith(LANGUAGE)]))
-        languages = [check for check in checks if check.name.startswith(LANGUAGE)]
-        out.print(_languages(languages))
-    if pod_checks:
-        out.print(_pod_table(pod_checks))
-    missing = _missing(checks, pod_checks)
+    if machine:
+        out.print(_table("check", [each for each in machine if not _is_language(each)]))
+        out.print(_languages([each for each in machine if _is_language(each)]))
+    if pod:
+        out.print(_table("this pod", pod))
+    missing = _missing(machine, pod)
     if missing:
         out.print(f"Isolation is incomplete: {', '.join(missing)}.", style="red", markup=False)
     else:
         out.print("Isolation is complete.", style="green")
 
 
-def _table(checks: Sequence[MachineCheck]) -> Table:
-    columns = Column("check", no_wrap=True), "", Column("what was found", overflow="fold")
+def _is_language(check: MachineCheck) -> bool:
+    return check.name.startswith(LANGUAGE)
+
+
+def _table(title: str, checks: Sequence[MachineCheck]) -> Table:
+    columns = Column(title, no_wrap=True), "", Column("what was found", overflow="fold")
     table = Table(*columns, box=None, pad_edge=False)
     for check in checks:
-        table.add_row(check.name, _mark(check.ok, check.guards), Text(_found(check)))
-    return table
-
-
-def _pod_table(pod_checks: Sequence[PodCheck]) -> Table:
-    columns = Column("this pod", no_wrap=True), "", Column("what was found", overflow="fold")
-    table = Table(*columns, box=None, pad_edge=False)
-    for each in pod_checks:
-        remedy = each.remedy()
-        text = f"{each.detail}\nto mend: {remedy}" if remedy else each.detail
-        table.add_row(each.name, _mark(each.ok, each.required), Text(text))
+        table.add_row(
+            check.name, _mark(check.ok, check.guards or check.required), Text(_found(check))
+        )
     return table
 
 

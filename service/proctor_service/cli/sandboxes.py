@@ -20,9 +20,6 @@ from proctor_service.cli.failures import Trouble, friendly
 from proctor_service.cli.target import client_errors, existing
 
 LIVE = ("pending", "running")
-Url = Annotated[
-    str | None, typer.Option(help="The service; default: PROCTOR_URL, or the local one.")
-]
 Json = Annotated[bool, typer.Option("--json", help="Print the service's answer as JSON.")]
 
 
@@ -44,7 +41,6 @@ def list_sandboxes(
         list[str] | None,
         typer.Option("--status", help="Only those; repeat. Default: pending and running."),
     ] = None,
-    url: Url = None,
     as_json: Json = False,
 ) -> None:
     """List your sandboxes with all of the given tags."""
@@ -54,7 +50,7 @@ def list_sandboxes(
             if status not in get_args(wire.SandboxStatus):
                 known = ", ".join(get_args(wire.SandboxStatus))
                 raise Trouble(f"--status {status}: it is one of {known}")
-        with existing(url) as client:
+        with existing() as client:
             found = client.sandboxes(tags=tags or (), status=asked)
         if as_json:
             _print_json(wire.SandboxList(sandboxes=found))
@@ -69,19 +65,14 @@ def stop_sandboxes(
         list[str] | None,
         typer.Option("--tag", help="Those that carry it, and every other; repeat."),
     ] = None,
-    url: Url = None,
-    as_json: Json = False,
 ) -> None:
     """Stop your sandboxes with all of the given tags; at least one tag is required."""
     with friendly(), client_errors():
         if not tags:
             raise Trouble("--tag is missing: it says which sandboxes to stop")
-        with existing(url) as client:
+        with existing() as client:
             count = client.stop_sandboxes(tags)
-        if as_json:
-            _print_json(wire.StopResponse(stopped=count))
-        else:
-            screen().print(f"stopped {count} {'sandbox' if count == 1 else 'sandboxes'}")
+        screen().print(f"stopped {count} {'sandbox' if count == 1 else 'sandboxes'}")
 
 
 def _print_json(answer: wire.Response) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -21,28 +20,6 @@ def serve(
     port: Annotated[int | None, typer.Option(help="Port to listen on. [PROCTOR_PORT]")] = None,
     slots: Annotated[
         int | None, typer.Option(help="Evaluations at once; 0: by the cores. [PROCTOR_SLOTS]")
-    ] = None,
-    workers: Annotated[
-        str | None,
-        typer.Option(
-            help="Judge processes: a number, or auto: one for six cores, 0 below 8 cores. "
-            "[PROCTOR_WORKERS]"
-        ),
-    ] = None,
-    max_queued: Annotated[
-        int | None, typer.Option(help="Submissions that may wait. [PROCTOR_MAX_QUEUED]")
-    ] = None,
-    tokens_file: Annotated[
-        Path | None,
-        typer.Option(help="JSON object from tenant to token. [PROCTOR_TOKENS_FILE]"),
-    ] = None,
-    log_level: Annotated[
-        Literal["debug", "info", "warning", "error"] | None,
-        typer.Option(help="Least level logged. [PROCTOR_LOG_LEVEL]"),
-    ] = None,
-    log_format: Annotated[
-        Literal["console", "json"] | None,
-        typer.Option(help="For people, or for a collector. [PROCTOR_LOG_FORMAT]"),
     ] = None,
     allow_degraded: Annotated[
         bool | None,
@@ -61,11 +38,6 @@ def serve(
             host=host,
             port=port,
             slots=slots,
-            workers=workers,
-            max_queued=max_queued,
-            tokens_file=tokens_file,
-            log_level=log_level,
-            log_format=log_format,
             allow_degraded=allow_degraded,
         )
         from proctor_service.app import serve as run

@@ -1,6 +1,6 @@
 """Choice of the service for a command.
 
-The order: the URL from --url or PROCTOR_URL; a service that answers at the default address; a
+The order: the URL in PROCTOR_URL; a service that answers at the default address; a
 temporary service that runs as long as the command.
 """
 
@@ -10,9 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from types import MappingProxyType
-from typing import Annotated
 
-import typer
 from rich.console import Console
 
 from proctor_client import Client, ProctorError, UnauthorizedError
@@ -23,14 +21,6 @@ from proctor_service.cli.temporary import temporary_service
 DEFAULT_URL = "http://127.0.0.1:8080"
 _CONNECT_SECONDS = 10.0
 _ANSWER_SECONDS = 30.0  # a busy machine answers late: that is no reason to call a service absent
-Url = Annotated[
-    str | None,
-    typer.Option(help="The service; default: PROCTOR_URL, or the local one, or one of its own."),
-]
-AllowDegraded = Annotated[
-    bool,
-    typer.Option("--allow-degraded", help="For a service of its own: as in `proctor serve`."),
-]
 
 
 @contextmanager
@@ -50,11 +40,9 @@ Prepare = Callable[[], Mapping[str, str]]
 
 
 @contextmanager
-def connected(
-    url: str | None, console: Console, *, allow_degraded: bool, prepare: Prepare = dict
-) -> Iterator[Client]:
+def connected(console: Console, *, prepare: Prepare = dict) -> Iterator[Client]:
     """Return a client for the service. Raises Trouble if the named service does not answer."""
-    named = url or os.environ.get("PROCTOR_URL")
+    named = named_service()
     token = os.environ.get("PROCTOR_TOKEN")
     address = named or DEFAULT_URL
     answer = _probe(address, token)
@@ -66,36 +54,34 @@ def connected(
     elif named:
         raise Trouble(f"no service answers at {address}: {answer}\nstart one with: proctor serve")
     else:
-        with own(console, allow_degraded=allow_degraded, settings=prepare()) as client:
+        with own(console, settings=prepare()) as client:
             yield client
 
 
 @contextmanager
-def existing(url: str | None) -> Iterator[Client]:
+def existing() -> Iterator[Client]:
     """Return a client for a running service. Raises Trouble without an answer."""
-    address = url or os.environ.get("PROCTOR_URL") or DEFAULT_URL
+    address = named_service() or DEFAULT_URL
     token = os.environ.get("PROCTOR_TOKEN")
     answer = _probe(address, token)
     if answer is not None:
-        raise Trouble(f"no service answers at {address}: {answer}\ngive another one with --url")
+        raise Trouble(f"no service answers at {address}: {answer}\nPROCTOR_URL names another one")
     with Client(address, token=token) as client:
         yield client
 
 
 @contextmanager
-def own(
-    console: Console,
-    *,
-    allow_degraded: bool,
-    settings: Mapping[str, str] = MappingProxyType({}),
-) -> Iterator[Client]:
+def own(console: Console, settings: Mapping[str, str] = MappingProxyType({})) -> Iterator[Client]:
     """Return a client for a temporary service. Raises Trouble if the service does not start."""
     with ExitStack() as stack:
         with console.status("starting a service for this run"):
-            running = stack.enter_context(
-                temporary_service(allow_degraded=allow_degraded, settings=settings)
-            )
+            running = stack.enter_context(temporary_service(settings=settings))
         yield stack.enter_context(Client(running.url, token=running.token))
+
+
+def named_service() -> str | None:
+    """Return the URL in PROCTOR_URL, if one is set."""
+    return os.environ.get("PROCTOR_URL") or None
 
 
 def authorization() -> dict[str, str]:

@@ -32,7 +32,7 @@ from proctor_client.wire import (
 )
 from proctor_client.wire.graders import GRADERS
 from proctor_client.wire.near_fields import unknown_field
-from proctor_service.errors import AmbiguousKey, BodyTooSlow, InvalidRequest, TooLarge
+from proctor_service.errors import InvalidRequest, MalformedRequest, TooLarge, TooSlow
 from proctor_service.http.json import PacedJson
 from proctor_service.scheduling.pacer import Pacer
 
@@ -77,7 +77,7 @@ class RequestName:
 async def read_body(request: Request, max_mb: int) -> bytearray:
     """Return the whole body.
 
-    Raises TooLarge if the body is longer than `max_mb`, and BodyTooSlow after SILENT_SECONDS
+    Raises TooLarge if the body is longer than `max_mb`, and TooSlow after SILENT_SECONDS
     without a byte, and if the body is not whole after BODY_SECONDS.
 
     The rest of a too large body is read and discarded, within bounds: most clients send the whole
@@ -103,7 +103,7 @@ async def read_body(request: Request, max_mb: int) -> bytearray:
         message = f"no byte of the request's body came for {SILENT_SECONDS:g} s"
         if now() >= end:
             message = f"the request's body was not whole after {BODY_SECONDS:g} s"
-        raise BodyTooSlow(message) from None
+        raise TooSlow(message) from None
     except ClientDisconnect:
         raise InvalidRequest("the client went away before its request was whole") from None
     if len(body) > most:
@@ -114,13 +114,13 @@ async def read_body(request: Request, max_mb: int) -> bytearray:
 
 
 async def part_of_body(coming: Awaitable[T]) -> T:
-    """Return the next part of a body that is passed on. Raises BodyTooSlow after SILENT_SECONDS."""
+    """Return the next part of a body that is passed on. Raises TooSlow after SILENT_SECONDS."""
     try:
         async with asyncio.timeout(SILENT_SECONDS):
             return await coming
     except TimeoutError:
         message = f"no byte of the request's body came for {SILENT_SECONDS:g} s"
-        raise BodyTooSlow(message) from None
+        raise TooSlow(message) from None
 
 
 async def _discard(request: Request, most: int) -> None:
@@ -138,10 +138,10 @@ async def _discard(request: Request, most: int) -> None:
 
 
 def key_of(headers: Headers) -> str | None:
-    """Return the Idempotency-Key of a request, if any. Raises AmbiguousKey for several keys."""
+    """Return the Idempotency-Key of a request, if any. Raises MalformedRequest for several keys."""
     keys = headers.getlist(KEY_HEADER)
     if len(keys) > 1:
-        raise AmbiguousKey(f"{KEY_HEADER}: the request has {len(keys)} of them")
+        raise MalformedRequest(f"{KEY_HEADER}: the request has {len(keys)} of them")
     return keys[0] if keys else None
 
 

@@ -21,7 +21,7 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 from uvicorn.server import ServerState
 
-from proctor_service.errors import Busy, HeadTooLarge, HeadTooSlow, MalformedRequest, Refusal
+from proctor_service.errors import Busy, HeadTooLarge, MalformedRequest, Refusal, TooSlow
 from proctor_service.http.problems import problem
 
 MOST_HEAD_BYTES = 64 * 1024
@@ -130,7 +130,7 @@ class HeadQueue:
 
     def _refuse(self, connection: HttpProtocol, why: str) -> None:
         self.remove(connection)
-        connection.refuse(HeadTooSlow(why))
+        connection.refuse(TooSlow(why))
 
 
 class ServerConfig(uvicorn.Config):

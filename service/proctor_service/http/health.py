@@ -34,6 +34,7 @@ from proctor_service.observe.observer import Observer
 from proctor_service.rewards.examples import Answers, answers, problems
 from proctor_service.sandbox.interface import DEFAULT, Backend, Limits
 from proctor_service.scheduling.queue import DRAINING, FairQueue
+from proctor_service.version import version
 
 log = logging.getLogger(__name__)
 _FIRST_PROBE_SECONDS = 30.0
@@ -151,11 +152,12 @@ def health_routes(
 ) -> APIRouter:
     """Return the monitoring routes. `operators`: tenants that see all tenants' jobs."""
     routes = APIRouter()
+    shown_version = version()
 
     @routes.get("/healthz", responses=answers(Health), openapi_extra=OPEN)
     async def healthz() -> Health:
-        """Report that the process is alive."""
-        return Health(status="ok")
+        """Report that the process is alive, with the version and the commit of the service."""
+        return Health(status="ok", version=shown_version)
 
     @routes.get(
         "/readyz",

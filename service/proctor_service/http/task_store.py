@@ -32,6 +32,11 @@ class _StoredTask(Generic[R]):
     size_bytes: int | None  # None: unfinished, to be kept
 
 
+KEEP_SECONDS = 3600.0
+"""A client that repeats a request does so within minutes, also after an outage."""
+KEEP_BYTES = 256 << 20
+
+
 class TaskStore(Generic[R]):
     """Jobs by the names of their requests, bounded in time and memory: the oldest go first.
 
@@ -41,7 +46,10 @@ class TaskStore(Generic[R]):
     """
 
     def __init__(
-        self, keep_seconds: float, max_bytes: int, clock: Callable[[], float] = time.monotonic
+        self,
+        keep_seconds: float = KEEP_SECONDS,
+        max_bytes: int = KEEP_BYTES,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._keep_seconds = keep_seconds
         self._max_bytes = max_bytes

@@ -21,7 +21,6 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from starlette.datastructures import Headers
@@ -63,10 +62,11 @@ class _OpenSpan:
 class Tracing(Observer):
     """Creator of spans, with export to an OTLP endpoint over HTTP.
 
-    `share`: fraction of the traces beginning here to keep; the caller's own decision has priority.
+    The variables OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG say which of the traces that begin
+    here are kept; by default all are.
     """
 
-    def __init__(self, endpoint: str, share: float, version: str, instance: str) -> None:
+    def __init__(self, endpoint: str, version: str, instance: str) -> None:
         resource = Resource.create(
             {
                 "service.name": "proctor",
@@ -74,9 +74,7 @@ class Tracing(Observer):
                 **({"service.instance.id": instance} if instance else {}),
             }
         )
-        self._provider = TracerProvider(
-            ParentBased(TraceIdRatioBased(share)), resource, shutdown_on_exit=False
-        )
+        self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
         exporter = OTLPSpanExporter(f"{endpoint.rstrip('/')}/v1/traces", timeout=EXPORT_SECONDS)
         processor = BatchSpanProcessor(
             exporter, max_queue_size=MOST_WAITING_SPANS, schedule_delay_millis=1000

@@ -45,6 +45,15 @@ LONGEST_NAME_BYTES = 255
 LONGEST_ARGV_BYTES = 100_000
 _DEFINE = re.compile(r"[A-Za-z_]\w*(?:=[\w.+-]*)?", re.ASCII)
 """Macros: `LOCAL`, `N=5`, `EPS=1e-9`; not `f(x)=x` or `A=1;`."""
+_STANDARDS = (
+    *("c11", "c17", "gnu11", "gnu17"),
+    *(f"{kind}++{year}" for kind in ("c", "gnu") for year in (11, 14, 17, 20, 23)),
+)
+COMPILER_FLAGS = (
+    *(f"-std={each}" for each in _STANDARDS),
+    *("-O0", "-O1", "-O2", "-O3", "-Os", "-g", "-Wall", "-Wextra", "-lm", "-pthread"),
+)
+"""Flags that a request may ask of gcc and g++: none reads or writes other files, or loads code."""
 DEEPEST_PATH = 64
 """Each folder of each file is checked and made."""
 
@@ -214,13 +223,12 @@ def refuse_compiler(where: str) -> NoReturn:
     raise InvalidRequest(f"{where}: for c and cpp alone")
 
 
-def check_compiler(
-    compiler: Compiler, dialect: str | None, allowed: Sequence[str], where: str
-) -> None:
+def check_compiler(compiler: Compiler, dialect: str | None, where: str) -> None:
     """Raise InvalidRequest for options above the allowed ones, or unknown to the language.
 
-    `dialect`: of gcc, for this language. `allowed`: flags, among them `-std=…`.
+    `dialect`: of gcc, for this language.
     """
+    allowed = COMPILER_FLAGS
     if dialect is None:
         refuse_compiler(where)
     standards = [each.removeprefix("-std=") for each in allowed if each.startswith("-std=")]

@@ -71,6 +71,8 @@ log = logging.getLogger(__name__)
 
 MAX_ADDED_CHARACTERS = 128 << 20
 """Of all programs of a batch beyond their completions: a prelude of one request is in every program."""
+ORPHAN_SECONDS = 30.0
+"""With a key, work goes on this long after its client went away: it may come back for the answer."""
 SENT_AT_ONCE = 256
 GATHER_SECONDS = 0.01
 PEER_GATHER_SECONDS = 0.05
@@ -173,8 +175,8 @@ class RewardHandler:
             _Lines(self._machine.backend.traits.degraded).line,
             self.running,
             places=places,
-            orphan_seconds=0.0 if name is None else self._machine.settings.orphan_seconds,
             earlier=judged,
+            orphan_seconds=0.0 if name is None else ORPHAN_SECONDS,
             share=share,
         )
         fields = {"tenant": first.tenant, "job": first.job, "tags": list(first.tags)}
@@ -316,7 +318,7 @@ class Translation:
         settings = self.machine.settings
         table = settings.languages.get(language)
         dialect = None if table is None else table.dialect
-        check_compiler(compiler, dialect, settings.compiler_flags, f"{where}compiler")
+        check_compiler(compiler, dialect, f"{where}compiler")
 
     def _check_files_of(self, grader: Grader, where: str) -> None:
         if id(grader) not in self._checked_graders:

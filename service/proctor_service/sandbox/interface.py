@@ -23,6 +23,9 @@ Spent: TypeAlias = Callable[[tuple[str, str], float, float], None]
 PAYER: ContextVar[tuple[str, str]] = ContextVar("PAYER", default=("", ""))
 """Tenant and job that the sandboxes leased in this context are for."""
 
+FLOOD_BYTES = 64 << 20  # output beyond this ends a program with output_limit
+MAX_FILE_BYTES = 32 << 20  # of a stateful sandbox's file: the service holds it in memory
+ENVIRONMENT_IDLE_SECONDS = 600.0  # an environment without use ends; the next use starts it again
 _ARCHIVE_OVERHEAD = 1.5  # size of a tar archive relative to its files, for many small files
 _ARCHIVE_BYTES = 16 << 20
 _MOST_ARCHIVE_BYTES = 2000 << 20  # messages of judge processes are below 2 GiB

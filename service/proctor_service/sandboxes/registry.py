@@ -47,6 +47,7 @@ from proctor_service.errors import (
 )
 from proctor_service.sandbox.interface import (
     DEFAULT,
+    MAX_FILE_BYTES,
     PAYER,
     Backend,
     Command,
@@ -351,9 +352,9 @@ class Bounds:
     """
 
     live: int
-    remembered: int
-    remembered_seconds: float
-    file_bytes: int
+    remembered: int = 2000
+    remembered_seconds: float = 600.0
+    file_bytes: int = MAX_FILE_BYTES
     shares: Shares = field(default_factory=Shares)
 
 
@@ -391,6 +392,11 @@ class Registry:
         self._executing = 0
         self._idle = asyncio.Event()
         self._idle.set()
+
+    @property
+    def file_bytes(self) -> int:
+        """Return the size of the largest file that is written or read."""
+        return self._bounds.file_bytes
 
     async def create(self, order: Order) -> Session:
         """Create a sandbox, and return its session once the sandbox runs and holds its files.

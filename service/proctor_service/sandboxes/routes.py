@@ -147,7 +147,7 @@ class SandboxHandler:
         session = self._live(request, sandbox_id)
         with session.using():
             _check_encoding(request)
-            body = await read_body(request, self._machine.settings.max_file_mb)
+            body = await read_body(request, self._registry.file_bytes >> 20)
             await self._registry.write_file(session.tenant, session.id, path, bytes(body))
         return Response(status_code=204)
 

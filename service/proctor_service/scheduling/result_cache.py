@@ -19,6 +19,9 @@ from proctor_service.scheduling.queue import Deadlines, set_results
 
 T = TypeVar("T")
 
+MAX_ENTRIES = 10_000
+"""Results of the last batches; each takes some kilobytes."""
+
 
 Followers = dict[asyncio.Future[object], None]
 """Futures of followers: the result in a tuple, a failure, or None if a follower takes over."""

@@ -1,44 +1,29 @@
-"""All settings, with unit, default and reason. Only this module reads the environment.
+"""All settings as one frozen object. Only this package reads the environment of the service.
 
-Each field is the variable `PROCTOR_` + its name in capitals; the README's table is generated from
-the fields.
+`groups.py` has the fields with their defaults and reasons, `sources.py` the variables and the file.
 """
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from os import environ
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import (
-    AliasChoices,
-    Field,
-    NonNegativeFloat,
-    NonNegativeInt,
-    PositiveFloat,
-    PositiveInt,
-    SecretStr,
-    field_validator,
-    model_validator,
-)
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import SecretStr, field_validator, model_validator
 
 from proctor_service.errors import StartError
-from proctor_service.settings.aviato import AviatoOptions
+from proctor_service.settings import groups, sources
 from proctor_service.settings.cgroups_above import cpu_quota
-from proctor_service.settings.languages import LANGUAGES, Language, with_go_cache
+from proctor_service.settings.groups import REMOVED_SETTINGS
+from proctor_service.settings.languages import LANGUAGES, with_go_cache
 from proctor_service.settings.mcp_servers import McpServer, parse_mcp_servers
 
-_PREFIX = "PROCTOR_"
-_OTHERS = frozenset({"URL", "TOKEN"})  # variables of the client
-_WITH_SECRETS = (_PREFIX, "CWSANDBOX_", "AVIATO_")
+_WITH_SECRETS = (sources.PREFIX, "CWSANDBOX_", "AVIATO_")
 _CORES_OF_WORKER = 6
 """Cores that one judge process keeps busy with tests of a few milliseconds."""
 _LEAST_CORES = 8
@@ -48,36 +33,44 @@ SANDBOX_OPEN_FILES = 16
 """Open files of a sandbox: its channel, streams and cgroup, and the pipes of a command."""
 LEAST_OPEN_FILES = 320
 """A sandbox's channel has descriptor 300, since programs may close descriptors 3 to 255."""
-Weight = Annotated[float, Field(ge=1e-6, le=1e6)]
-"""Accounts of slot seconds divided by a weight must stay finite."""
-_STANDARDS = (
-    *("c11", "c17", "gnu11", "gnu17"),
-    *(f"{kind}++{year}" for kind in ("c", "gnu") for year in (11, 14, 17, 20, 23)),
-)
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+GROUPS: tuple[sources.Group, ...] = (
+    groups.Server,
+    groups.Access,
+    groups.Queue,
+    groups.Tenants,
+    groups.Limits,
+    groups.Sandboxes,
+    groups.Programs,
+    groups.Rollouts,
+    groups.Replicas,
+    groups.Records,
+    groups.Aviato,
+)
 
 
-def _at_aviato(name: str) -> AliasChoices:
-    """Return the variables of a setting that Aviato's own clients read as well."""
-    return AliasChoices(f"{_PREFIX}AVIATO_{name}", f"CWSANDBOX_{name}", f"AVIATO_{name}")
+def start_warnings(more: Sequence[sources.Group] = ()) -> list[str]:
+    """Return what a start should warn of: unknown and removed variables, and readable secrets.
 
-
-def unknown_variables(environment: Iterable[str] | None = None) -> dict[str, str]:
-    """Return the unknown variables that begin with PROCTOR_, each with the nearest known name.
-
-    The nearest name may be empty. `environment`: names of the variables, by default of this
-    process.
+    `more`: groups of features. Raises StartError for an unknown key of the file in PROCTOR_CONFIG.
     """
-    environment = environ if environment is None else environment
-    known = {name.upper() for name in Settings.model_fields} | _OTHERS
-    found = {
-        name: name.upper().removeprefix(_PREFIX)
-        for name in environment
-        if name.upper().startswith(_PREFIX)
-    }
-    unknown = {name: bare for name, bare in found.items() if bare not in known}
-    nearest = {n: difflib.get_close_matches(bare, sorted(known), 1) for n, bare in unknown.items()}
-    return {name: f"{_PREFIX}{near[0]}" if near else "" for name, near in nearest.items()}
+    known = (*GROUPS, *more)
+    config = sources.read_config()
+    if config is not None:
+        config.check_names(known, REMOVED_SETTINGS)
+    warnings = [
+        f"{name} is no setting any more: {text}" for name, text in removed_variables().items()
+    ]
+    for name, nearest in sources.unknown_variables(known, REMOVED_SETTINGS).items():
+        meant = f"; did you mean {nearest}?" if nearest else ""
+        warnings.append(f"{name} is no setting{meant}")
+    readable = sources.open_secrets(config, known)
+    return [*warnings, readable] if readable else warnings
+
+
+def removed_variables() -> dict[str, str]:
+    """Return the variables of this process that are settings no more, and what replaces each."""
+    return sources.removed_variables(REMOVED_SETTINGS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,235 +92,27 @@ def worker_environment() -> dict[str, str]:
     }
 
 
-class Settings(BaseSettings):
-    """Settings of the service, frozen and created once at the start."""
+class Settings(
+    groups.Aviato,
+    groups.Records,
+    groups.Replicas,
+    groups.Rollouts,
+    groups.Programs,
+    groups.Sandboxes,
+    groups.Limits,
+    groups.Tenants,
+    groups.Queue,
+    groups.Access,
+    groups.Server,
+):
+    """Settings of the service, frozen and created once at the start.
 
-    model_config = SettingsConfigDict(
-        env_prefix=_PREFIX,
-        frozen=True,
-        extra="forbid",
-        populate_by_name=True,
-        use_attribute_docstrings=True,
-    )
-
-    host: str = "127.0.0.1"
-    """Address to listen on. Others than loopback need a token."""
-    port: int = Field(8080, ge=0, le=65535)
-    """Port to listen on; 0 takes a free one."""
-    tokens: SecretStr = SecretStr("")
-    """JSON object from tenant to token."""
-    tokens_file: Path | None = None
-    """File that holds such an object."""
-    metrics_public: bool = False
-    """Serve /metrics without a token, with the jobs of all tenants."""
-    metrics_tenants: list[str] = []
-    """JSON list of tenants whose tokens show the jobs of all tenants on /metrics; others show their own."""
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """Least level logged."""
-    log_format: Literal["console", "json"] = "console"
-    """For people, or for a collector."""
-    grace_seconds: PositiveFloat = 25.0
-    """After SIGTERM, what runs may finish within this."""
-    max_body_mb: PositiveInt = 32
-    """A larger request body is a 413."""
-
-    slots: NonNegativeInt = 0
-    """Evaluations at once; 0: two more than cores, as some are between sandboxes."""
-    workers: str = Field("auto", pattern=r"^(auto|[0-9]{1,4})$", coerce_numbers_to_str=True)
-    """Judge processes; 0: the listening process judges; auto: one for six cores, 0 below 8 cores."""
-    worker_memory_mb: PositiveInt = 1024
-    """A judge process that takes more memory is replaced."""
-    max_queued: PositiveInt = 20_000
-    """Submissions that may wait; beyond it a request is a 429."""
-    cache_entries: NonNegativeInt = 10_000
-    """Results kept for identical work; 0 turns the cache off."""
-    cache_mb: PositiveInt = 256
-    """Memory for those results, about."""
-    idempotency_seconds: PositiveFloat = 3600.0
-    """How long an Idempotency-Key is remembered."""
-    idempotency_mb: PositiveInt = 256
-    """Memory for answers remembered by key; the oldest go first."""
-    orphan_seconds: NonNegativeFloat = 30.0
-    """With a key, work goes on this long after its client went away."""
-
-    tenant_weights: dict[str, Weight] = {}
-    """JSON object from tenant to its part of the time where several wait; `*`: others; default: 1."""
-    tenant_slots: dict[str, PositiveInt] = {}
-    """JSON object from tenant to its evaluations at once, per replica; `*`: others; default: all slots."""
-    tenant_sandboxes: dict[str, NonNegativeInt] = {}
-    """The same for its sandboxes of /sandboxes and /rollout; beyond it a request is a 429."""
-
-    max_stateful_sandboxes: PositiveInt = 256
-    """Sandboxes of /sandboxes at once; at most half of `max_sandboxes`, so that rewards never starve."""
-    ended_sandbox_seconds: NonNegativeFloat = 600.0
-    """How long one that ended is remembered: a 410, then a 404."""
-    ended_sandboxes: NonNegativeInt = 2000
-    """How many of those are remembered; the oldest go first."""
-    max_file_mb: PositiveInt = 32
-    """A larger file of a sandbox is refused."""
-
-    max_rollouts: PositiveInt = 256
-    """Trajectories of /rollout played at once; others wait their turn."""
-    policy_hosts: list[str] = ["*"]
-    """JSON list of hosts for policy URLs, `*` is a wild card; never link-local or metadata addresses."""
-    policy_attempts: PositiveInt = 4
-    """How often a policy is asked for one answer before it has failed."""
-    mcp_servers: SecretStr = Field(
-        SecretStr(""),
-        description="JSON object from a name to `url` and `headers` of an MCP server with streamable "
-        "HTTP: the only ones that a rollout may name.",
-    )
-
-    peers: list[str] = Field(
-        [],
-        description="JSON list of the replicas' addresses: `http://10.0.0.7:8080`, or "
-        "`dns://proctor-replicas:8080` for all that a name has. This one may be among them.",
-    )
-    advertise_url: str = ""
-    """Under which of them the others reach this one. Needed with `peers`."""
-    spread: bool = True
-    """Peers with free cores judge a part of a large batch. Needs `peers`."""
-    redis_url: SecretStr = SecretStr("")
-    """Redis in which replicas share results judged under an Idempotency-Key; without it, each has its own."""
-
-    journal: SecretStr | None = Field(
-        None,
-        description="Database of all evaluations and rollouts: `sqlite:////path/to/file`, "
-        "`postgresql://…`, or `off`; default: a file in `~/.local/state/proctor`.",
-    )
-    journal_texts: bool = True
-    """Record completions, tests and outputs too. Without them nothing can be judged again."""
-    journal_days: PositiveFloat = 30.0
-    """Older records are removed."""
-    journal_mb: PositiveInt = 10_240
-    """Beyond this size the oldest records are removed; PostgreSQL keeps their room for new ones."""
-
-    otlp_endpoint: str = ""
-    """Where traces go over OTLP/HTTP: `http://collector:4318`; none by default."""
-    trace_share: float = Field(1.0, ge=0, le=1)
-    """Part of the traces that begin here that is kept."""
-
-    sandbox_python: Path | None = None
-    """Interpreter of the sandboxes; default: the base interpreter of this venv."""
-    sandbox_paths: list[Path] = []
-    """More directories to show read-only in every sandbox."""
-    go_cache: Path | None = None
-    """Warm build cache of Go, read-only in every sandbox: a directory that `proctor go-cache` fills."""
-    sandbox_preload: list[str] = Field(
-        ["bisect", "collections", "copy", "datetime", "functools", "heapq", "itertools", "json",
-         "math", "operator", "random", "re", "string", "traceback", "typing"],
-        description="Modules that are warm in every sandbox; more make a fork dearer.",
-    )  # fmt: skip
-    environments: Path | None = None
-    """TOML file of environments, as in docs/environments.md; `proctor env build` builds them."""
-    environments_folder: Path | None = None
-    """Where built environments are; default: `environments` in the user's state folder."""
-    compat_environments: dict[str, str] = {}
-    """Environment of requests to /compat, by the beginning of the path; JSON."""
-    environment_idle_seconds: PositiveFloat = 600.0
-    """An environment that nobody has used for this time ends; the next use starts it again."""
-    sandbox_uid: int = Field(61_000, gt=0, lt=61_500)
-    """First of 4,000 user ids that submissions run under."""
-    sandbox_nice: int = Field(5, ge=0, le=19)
-    """How far sandboxes step back for the service."""
-    max_sandboxes: PositiveInt = 512
-    """Forkservers at most, one for each sandbox at once."""
-    allow_degraded: bool = False
-    """Start although isolation is incomplete; every result says so."""
-
-    backend: Literal["local", "aviato"] = "local"
-    """Where sandboxes are: on this machine, or at Aviato."""
-    pool_size: PositiveInt = 32
-    """Aviato: sandboxes kept ready; without `slots` also what runs at once."""
-    aviato_api_key: SecretStr = Field(SecretStr(""), validation_alias=_at_aviato("API_KEY"))
-    """Aviato's key; CWSANDBOX_API_KEY and AVIATO_API_KEY are read too."""
-    aviato_auth: Literal["key", "wandb"] = "key"
-    """Credentials for Aviato: this key, or those of W&B (WANDB_API_KEY or `wandb login`)."""
-    aviato_base_url: str = Field(
-        "https://api.cwsandbox.com", validation_alias=_at_aviato("BASE_URL")
-    )
-    """Aviato's address; CWSANDBOX_BASE_URL and AVIATO_BASE_URL are read too."""
-    aviato_instance: str = Field(
-        "",
-        description="Name of this service at Aviato, no other's and the same after a restart, "
-        "which stops what the last start left; default: the host's name.",
-    )
-    aviato_image: str = "python:3.11"
-    """Image of the sandboxes: Python 3.11 or later, commands as root."""
-    aviato_python: str = "python3"
-    """The interpreter in that image."""
-    aviato_cpu: str = "1"
-    """Cores of a sandbox: `2`, `1.5` or `500m`."""
-    aviato_options: AviatoOptions = Field(
-        AviatoOptions(),
-        description="JSON: `gpu`, `runtime_class`, `secrets`, `mounts`, `egress` and `pull` of "
-        "sandboxes without an environment, as `aviato` in docs/environments.md.",
-    )
-    aviato_reuse: Literal["never", "process"] = Field(
-        "never",
-        description="`process`: one sandbox for many submissions, each as another user in an emptied "
-        "directory; every result says so.",
-    )
-    aviato_creations: PositiveInt = 16
-    """Sandboxes that are being made at once, at most."""
-    aviato_start_seconds: PositiveFloat = 60.0
-    """A sandbox that is not to be had by then is given up."""
-    aviato_max_age_seconds: PositiveFloat = 1800.0
-    """A sandbox that nobody has used by then is replaced."""
-    aviato_kept_seconds: PositiveFloat = 86_400.0
-    """Longest life of a stateful sandbox, however often it is used."""
-    aviato_price_per_hour: float | None = Field(None, ge=0, le=1e6)
-    """Dollars per hour of a sandbox; a budget of money needs it."""
-    aviato_prices_per_hour: dict[str, Annotated[float, Field(ge=0, le=1e6)]] = {}
-    """JSON: dollars per hour of a sandbox, by environment, where they differ."""
-    aviato_budget_sandboxes: PositiveInt | None = Field(
-        None,
-        description="Sandboxes that all replicas with one `PROCTOR_REDIS_URL` may have at once; "
-        "without Redis, those of this replica.",
-    )
-    aviato_budget_per_hour: float | None = Field(None, gt=0, le=1e9)
-    """Dollars per hour of all these sandboxes together, at most."""
-    aviato_budget_lease_seconds: float = Field(30.0, ge=2, le=45)
-    """A replica that is silent in Redis for so long is gone: others stop its sandboxes."""
-
-    cpu_seconds: PositiveFloat = 10.0
-    """Default limit: CPU time of a submission for one test; of all together, ten times as much."""
-    wall_seconds: PositiveFloat = 60.0
-    """Default limit: wall time in which it idles, in the same way."""
-    memory_mb: PositiveInt = 512
-    """Default limit: memory of all its processes."""
-    output_kb: PositiveInt = 64
-    """Default limit: kept of each output stream."""
-    processes: PositiveInt = 64
-    """Default limit: processes and threads at once."""
-    disk_mb: PositiveInt = 64
-    """Default limit: files in the working directory and /tmp."""
-    max_cpu_seconds: PositiveFloat = 600.0
-    """Ceiling of `cpu_seconds`; of `total_cpu_seconds`, ten times as much."""
-    max_wall_seconds: PositiveFloat = 3600.0
-    """Ceiling of `wall_seconds`; of `total_wall_seconds`, ten times as much."""
-    max_memory_mb: PositiveInt = 8192
-    """Ceiling of `memory_mb`."""
-    max_output_kb: PositiveInt = 16_384
-    """Ceiling of `output_kb`."""
-    max_processes: PositiveInt = 1024
-    """Ceiling of `processes`."""
-    max_disk_mb: PositiveInt = 4096
-    """Ceiling of `disk_mb`."""
-    flood_mb: PositiveInt = 64
-    """Output beyond this ends a program with output_limit."""
-
-    compiler_flags: list[str] = Field(
-        [f"-std={each}" for each in _STANDARDS]
-        + ["-O0", "-O1", "-O2", "-O3", "-Os", "-g", "-Wall", "-Wextra", "-lm", "-pthread"],
-        description="JSON list of what `compiler` of a request may ask of gcc and g++.",
-    )
-
-    languages: dict[str, Language] = Field(default_factory=lambda: dict(LANGUAGES))
-    """Languages beside or instead of those that are known, and null for one that is not wanted; JSON.
-
-    Each has `source`, `compile`, `run`, `needs` and `aliases`, as in `settings/languages.py`.
+    Values that are not given come from variables, and then from the file in PROCTOR_CONFIG. Raises
+    StartError and pydantic's ValidationError for invalid ones.
     """
+
+    def __init__(self, **values: Any) -> None:
+        super().__init__(**{**sources.read_values(GROUPS), **values})
 
     @field_validator("languages", mode="before")
     @classmethod
@@ -440,7 +225,6 @@ class Settings(BaseSettings):
             "max_sandboxes": self.max_sandboxes,
             "max_stateful_sandboxes": self.stateful_count(),
             "pool_size": self.pool_size,
-            "aviato_creations": self.aviato_creations,
         }
         hidden: dict[str, Any] = {
             "tokens": SecretStr(""),

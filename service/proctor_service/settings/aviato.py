@@ -91,7 +91,7 @@ class PullSecret(_Model):
 
 
 class AviatoOptions(_Model):
-    """Options of an environment's sandboxes. `cpu`: by default PROCTOR_AVIATO_CPU.
+    """Options of an environment's sandboxes. `cpu`: by default that of PROCTOR_AVIATO_OPTIONS, or 1.
 
     `egress`: names that a submission with `network` may reach by HTTPS, also `*.example.com`; without
     any, all public addresses.

@@ -135,7 +135,7 @@ def _conclude(summary: Summary, *, is_whole: bool) -> None:
 
 
 def _policy(job: Job, model: Any, endpoint: Endpoint, serves: bool) -> PolicyOf:
-    """Return the policy of a running server, or of the server that the backend will start there."""
+    """Return the policy of a running server, or of the backend's future server at this address."""
     args = job.args
     if serves:
         say_line(f"Policy: what is trained, served by the backend at {endpoint.base_url}")

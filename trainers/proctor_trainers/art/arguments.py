@@ -1,4 +1,4 @@
-"""Arguments of the script, and the objects built from them. This module does not import ART."""
+"""Arguments of the script, and the objects built from them, without importing ART."""
 
 from __future__ import annotations
 
@@ -188,14 +188,14 @@ def _add_data(group: Any) -> None:
 
 @dataclass(frozen=True)
 class Job:
-    """One run of the script: its arguments, and an id to distinguish runs of the same name."""
+    """Run of the script: its arguments, and an id to distinguish runs of the same name."""
 
     args: argparse.Namespace
     id: str
 
     @classmethod
     def of(cls, args: argparse.Namespace) -> Job:
-        """Create a job with a new id, and with the agent's defaults for what was not given."""
+        """Create a job with a new id, and with the agent's defaults for missing arguments."""
         arguments = {name: value for name, value in vars(args).items() if value is not None}
         filled = argparse.Namespace(**{**vars(args), **_DEFAULTS[args.agent], **arguments})
         return cls(filled, uuid.uuid4().hex[:8])

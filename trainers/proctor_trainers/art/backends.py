@@ -1,6 +1,6 @@
 """Backends of the script, with checks of their requirements before the policy is loaded.
 
-ART's own two backends serve the model that they train, on a configurable port.
+ART's own two backends serve the trained model, on a configurable port.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def check_backend(name: str) -> str:
 
 
 def set_tinker_key() -> str:
-    """Set TINKER_API_KEY, and return the variable that held the key. Raises MissingKey.
+    """Set TINKER_API_KEY, and return the key's variable. Raises MissingKey.
 
     ART reads TINKER_API_KEY, also in its child processes. ART would print a key passed as an
     argument.

@@ -1,6 +1,6 @@
-"""`--dry-run`: checks the parts of a training with one rollout, without training; a line per check.
+"""`--dry-run`: checks the parts of a training with a rollout, without training; a line per check.
 
-The script does not call the policy itself: the service calls the policy, and may reach hosts that
+The script leaves calls of the policy to the service, which may reach hosts that
 are unreachable from this machine.
 """
 
@@ -30,7 +30,7 @@ class Unfit(RuntimeError):
 
 
 class Checks:
-    """Prints each check when it is done, and records if all checks passed."""
+    """Prints each finished check, and records if all checks passed."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self.all_well = True
@@ -96,7 +96,7 @@ def _service(url: str | None) -> tuple[bool, str]:
 
 
 def _roll_out(url: str | None, order: Order, problem: Problem, endpoint: Endpoint) -> str:
-    """Return a short description of one rollout. Raises Unfit and ProctorError."""
+    """Return a short description of a rollout. Raises Unfit and ProctorError."""
     task = problem.rollout_task()
     with client_for(url, retry_seconds=0.0) as client:
         answer = client.rollout([task], policy=endpoint.policy(), **order.of(problem))

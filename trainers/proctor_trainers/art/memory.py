@@ -12,7 +12,7 @@ import art
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """One call of `train`, which ended step `step` of `model`."""
+    """Call of `train` at the end of step `step` of `model`."""
 
     model: str
     step: int
@@ -21,7 +21,7 @@ class Trained:
 
 
 class MemoryBackend:
-    """Backend that only counts steps. It serves no policy: the rollouts need another endpoint.
+    """Backend for counting steps only. The policy of the rollouts needs another endpoint.
 
     `trained` records the arguments of `train`, unless `keeps` is false, as for a long run.
     """
@@ -32,7 +32,7 @@ class MemoryBackend:
         self._steps: Counter[str] = Counter()
 
     async def register(self, model: Any) -> None:
-        """Do nothing: no preparation is needed."""
+        """Do nothing: preparation is needless here."""
 
     async def train(
         self, model: Any, trajectory_groups: Iterable[art.TrajectoryGroup], **options: Any
@@ -46,7 +46,7 @@ class MemoryBackend:
         return art.TrainResult(step=step)
 
     async def close(self) -> None:
-        """Do nothing: there are no resources to release."""
+        """Do nothing: the backend holds nothing to release."""
 
     def _model_inference_name(self, model: Any, step: int | None = None) -> str:
         return f"{model.name}@{self._steps[model.name] if step is None else step}"
@@ -58,7 +58,7 @@ class MemoryBackend:
         return self._steps[model.name]
 
     async def _delete_checkpoint_files(self, model: Any, steps_to_keep: list[int]) -> None:
-        """Do nothing: there are no checkpoints."""
+        """Do nothing: checkpoints do not exist here."""
 
     def _train_sft(self, *args: Any, **options: Any) -> AsyncIterator[dict[str, float]]:
         raise NotImplementedError("this backend trains nothing")

@@ -26,7 +26,7 @@ _LOOK_SECONDS = 2.0
 class Endpoint:
     """Address and model name of a policy. `key_name` is the environment variable of the key.
 
-    `needs_logprobs`: a rollout without logprobs is of no use, since ART is to train this policy.
+    `needs_logprobs`: ART trains this policy, and needs rollouts with logprobs.
     """
 
     base_url: str
@@ -49,7 +49,7 @@ class Endpoint:
 def openai_endpoint(model: str | None) -> Endpoint:
     """Return OpenAI's endpoint, or the endpoint at OPENAI_BASE_URL. Raises MissingKey.
 
-    ART trains none of its models, some of which refuse to give logprobs.
+    ART leaves its models untrained, and some of them refuse to give logprobs.
     """
     key = os.environ.get(OPENAI_KEY)
     if not key:

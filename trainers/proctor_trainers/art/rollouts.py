@@ -1,12 +1,12 @@
-"""The rollouts of one step, run by the service; one request for each problem.
+"""The rollouts of a step, run by the service; a request for each problem.
 
     async with Rollouts(client, order, policy) as rollouts:
         groups = await art.gather_trajectory_groups([rollouts.group(each) for each in problems])
 
-After the block, no rollout is in progress, here or at the service, even after an error: if ART
+After the block, all rollouts are over, here and at the service, even after an error: if ART
 stops gathering after too many failures, ART leaves the other rollouts running.
 
-A connection that breaks in the middle, for example at a restart of the service, says nothing about
+A broken connection, for example at a restart of the service, says nothing about
 the policy. The missing trajectories are requested again, and the client waits for the service.
 """
 
@@ -82,7 +82,7 @@ class Order:
 
 
 class Rollouts:
-    """The rollouts of one step, with the policy of this step.
+    """The rollouts of a step, with the policy of this step.
 
     `step` is the step's number in the service's journal.
     """

@@ -59,7 +59,7 @@ class TrainingPlan:
 
 @dataclass(slots=True)
 class Summary:
-    """Totals of a run so far. `successful` counts the trajectories that passed all tests."""
+    """Totals of a run so far. `successful` counts the trajectories with all tests passed."""
 
     trajectories: int = 0
     successful: int = 0
@@ -77,7 +77,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The rollouts of one step."""
+    """The rollouts of a step."""
 
     groups: Sequence[art.TrajectoryGroup]
 
@@ -102,7 +102,7 @@ class Outcome:
         return Counter(each.message for group in self.groups for each in group.exceptions)
 
     def line(self, step: int, seconds: float) -> str:
-        """Return the summary of the step as one line."""
+        """Return the summary of the step as a line."""
         judged, failed = len(self.trajectories), self.failures.total()
         unavailable = f", {failed} unavailable" if failed else ""
         if not judged:
@@ -128,7 +128,7 @@ class Outcome:
     def executions(self) -> SessionStats:
         """Return the sandboxes and executions of the step, counted as a session counts its own.
 
-        A trajectory has a sandbox, and an execution for each tool call that ran, and at least one:
+        A trajectory has a sandbox, and an execution for each executed tool call, at least a single execution:
         its judging. A rollout without a verdict is an error.
         """
         counts = Counts()
@@ -156,7 +156,7 @@ def _count(counts: Counts, sandbox: str, trajectory: art.Trajectory) -> None:
 
 
 class TrainingLoop:
-    """A training loop that runs once. `summary` is readable at any time, even after a failure."""
+    """A training loop for a single run. `summary` is readable at any time, even after a failure."""
 
     def __init__(
         self,
@@ -192,14 +192,14 @@ class TrainingLoop:
     def cancel(self) -> None:
         """End the rollouts in progress. Call this before cancelling the task of `run`.
 
-        ART's gather treats a cancellation as one more failed rollout, and waits for the other
+        ART's gather treats a cancellation as a further failed rollout, and waits for the other
         rollouts.
         """
         if self._rollouts is not None:
             self._rollouts.cancel()
 
     def _open_wandb_run(self) -> None:
-        """Open the run that ART would open at its first step, so that the first row is whole."""
+        """Open ART's run before its first step, for a complete first row."""
         open_run = getattr(self._model, "_get_wandb_run", None)
         if open_run is None or "WANDB_API_KEY" not in os.environ:
             return

@@ -1,6 +1,6 @@
 """The service's trajectory as an art.Trajectory: the same messages, choices, tools and reward.
 
-ART trains on choices that are objects of the `openai` package and have logprobs. This module builds
+ART trains on choices in form of the `openai` package's objects with logprobs. This module builds
 them in the same way as `openai`, without validation and without loss.
 """
 
@@ -16,7 +16,7 @@ from proctor_client import wire
 
 
 class RolloutFailed(RuntimeError):
-    """Raised for a rollout without a verdict: no reward, and no statement about the policy."""
+    """Raised for a rollout without a verdict: the reward is missing, the policy unjudged."""
 
 
 def trajectory_of(trajectory: wire.Trajectory) -> art.Trajectory:

@@ -3,12 +3,12 @@
     trainer = GRPOTrainer(model, reward_funcs=reward_function("http://127.0.0.1:8080"), …)
     trainer = GRPOTrainer(model, environment_factory=environment_factory(), …)
 
-TRL 1.15 and later skip a completion whose rewards are all None. An earlier TRL would read None as
+TRL 1.15 and later skip a completion with None for every reward. An earlier TRL would read None as
 0.0, so the reward function returns the mean of the completion's siblings instead. The same happens
 beside other reward functions, because TRL adds up all rewards except None. In a training with
-several processes, the siblings are those of all processes.
+several processes, the siblings are on all processes.
 
-This module does not import TRL; the training script `python -m proctor_trainers.trl` does.
+This module works without importing TRL; the training script `python -m proctor_trainers.trl` imports TRL.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ def reward_function(
     the first call.
 
     The judging of a completion is defined by the data set's columns, by `task`, a function of a row
-    (see proctor_client.tasks.forms), or by one `grader` for all completions.
+    (see proctor_client.tasks.forms), or by a `grader` for all completions.
 
     `name` is the name of the reward in TRL's logs, and of the metrics `{name}/pass_rate`,
     `no_code_rate`, `hack_signal_rate`, `unavailable_rate` and `latency_seconds`. If the share of
     unjudged completions in a call exceeds `max_unavailable_share`, the call raises
-    RewardsUnavailable, which ends the training; the default is never, or one half before TRL 1.15.
+    RewardsUnavailable, which ends the training; the default is never, or a half before TRL 1.15.
     `say` gets a line for each call.
 
     `report_to=["wandb"]` also writes the metrics to the active wandb run, under `metrics_prefix`,
@@ -83,7 +83,7 @@ def reward_function(
     reward functions, as TRL before 1.0, None does the same; `[]` never does.
 
     `options` are the options of proctor_client's Client.reward: `scoring`, `limits`, `tags` and
-    others. `step` comes from the trainer: the number of optimizer steps before the completions;
+    other runs. `step` comes from the trainer: the number of optimizer steps before the completions;
     TRL before 0.20 does not tell. The function may be pickled, and used in a forked process, where
     it opens its own connections. In a training with several processes, each process calls the
     function at the same time, as TRL does.
@@ -111,10 +111,10 @@ def async_reward_function(
     """Async version of reward_function, which TRL runs concurrently with other async functions.
 
     With several processes, use reward_function if there are several reward functions, or TRL is
-    before 1.15. The siblings known here are those of the same process, because TRL's event loop runs
+    before 1.15. The siblings known here are in the same process, because TRL's event loop runs
     in a thread of its own, in which processes cannot exchange rewards safely. So an unjudged
-    completion whose siblings are all on another process gets None, and beside another function's
-    reward, TRL counts it as 0.0.
+    completion with all siblings on another process gets None, and beside another function's
+    reward, TRL counts None as 0.0.
     """
     proctor = client or async_client_for(url, token, retry_seconds)
     settings = _settings(name, task, max_unavailable_share, say, options)
@@ -169,7 +169,7 @@ def _settings(
 
 
 def _with_prompts(prompts: Any, columns: dict[str, Any]) -> dict[str, Any]:
-    """Return the columns with TRL's prompts: a prompt that is code is a part of its task."""
+    """Return the columns with TRL's prompts: a prompt in code is a part of its task."""
     return columns if prompts is None else {"prompt": prompts, **columns}
 
 

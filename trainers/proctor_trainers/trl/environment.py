@@ -3,7 +3,7 @@
 The policy calls tools, turn by turn; the reward judges the sandbox's final state. Faults of the
 policy are reported to the policy: a bad path, an endless command, a sandbox ended by its own
 commands. Other faults, such as a lost sandbox or an unavailable service, make the rollout's reward
-None, never 0.0. TRL does not signal the end of the training. So a sandbox is stopped right after
+None, never 0.0. TRL omits a signal at the end of the training. So a sandbox is stopped right after
 grading; the sandbox of an interrupted rollout is stopped at the end of the process, or at the
 latest by its ttl.
 """
@@ -45,7 +45,7 @@ class Rules:
 
 
 class _Unjudgeable(Exception):
-    """Raised for a fault that the policy did not cause."""
+    """Raised for a fault outside of the policy."""
 
 
 class _Ended(Exception):
@@ -73,7 +73,7 @@ class Environment:
     def reset(self, **row: Any) -> None:
         """Begin a rollout for a row of the data set, and stop the previous rollout's sandbox.
 
-        Raises MissingColumns if no column defines the judging.
+        Raises MissingColumns without a column for the judging.
         """
         self._stop()
         self._failure, self._mistake, self._is_submitted = "", None, False
@@ -84,7 +84,7 @@ class Environment:
             self._fail(str(error))
 
     def get_reward(self) -> float | None:
-        """Return the reward of the sandbox's final state; None if it could not be judged.
+        """Return the reward of the sandbox's final state; None for an unjudged state.
 
         Raises ProctorError for a fatal error, such as a wrong token or limits that the service
         refuses, which every other rollout would meet.

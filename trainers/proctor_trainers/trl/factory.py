@@ -43,14 +43,14 @@ class EnvironmentFactory:
         return self._kind(self._workplaces, self._rules)
 
     def callback(self) -> Any:
-        """Return a callback for the trainer; with it, the service's journal has each reward's step.
+        """Return a callback for the trainer, which puts each reward's step into the service's journal.
 
         Needs transformers, which TRL brings.
         """
         return self._workplaces.training.callback()
 
     def close(self) -> None:
-        """Stop the remaining sandboxes. Afterwards, no rollout is possible."""
+        """Stop the remaining sandboxes, and end the rollouts for good."""
         atexit.unregister(self.close)
         self._workplaces.close()
 
@@ -98,7 +98,7 @@ def environment_factory(
     Pass the factory's `callback()` to the trainer too, and the service's journal knows the step of
     the training run.
 
-    Give the factory to one trainer, without other reward functions: TRL adds up all rewards except
+    Give the factory to a single trainer, without other reward functions: TRL adds up all rewards except
     None, so an unjudged rollout would count as 0.0. Raises MissingExtra for a TRL before 1.15.
     """
     require_masking()

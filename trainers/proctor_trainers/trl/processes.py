@@ -1,8 +1,8 @@
 """Exchange between the processes of a distributed training, over torch.distributed.
 
-TRL calls a reward function in each process with that process's slice of the completions, so the
-completions of one prompt may be on several processes. This module does not import torch: a training
-with several processes has imported it.
+TRL calls a reward function in each process with the process's slice of the completions, so the
+completions of a prompt may be on several processes. This module leaves the import of torch to the training:
+with several processes torch is imported already.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ def step_of(state: object) -> int | None:
 
 
 class Training:
-    """The training that environments belong to, as far as its callback has told.
+    """The environments' training, as far as its callback reports.
 
-    TRL passes the trainer's state to reward functions, but not to environments.
+    TRL passes the trainer's state to reward functions, and hides the state from environments.
     """
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class Training:
 
     @property
     def step(self) -> int | None:
-        """Step of the training run; None as long as no trainer has the callback."""
+        """Step of the training run; None until a trainer has the callback."""
         return step_of(self._state)
 
     def callback(self) -> Any:
@@ -32,7 +32,7 @@ class Training:
         training = self
 
         class StateCallback(TrainerCallback):  # type: ignore[misc]
-            """Keeps each state that the trainer begins with; the trainer counts its steps there."""
+            """Keeps each initial state of the trainer, where the trainer counts its steps."""
 
             def on_init_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
                 training._state = state

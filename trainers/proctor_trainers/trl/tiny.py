@@ -1,6 +1,6 @@
 """A small random model, created locally, for a machine without a GPU or a network.
 
-The model learns nothing. Its purpose is a complete training run with rewards, within seconds.
+The purpose of the model is a complete training run with rewards, within seconds, without learning.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def tiny_tokenizer() -> Any:
     """Return a byte-level BPE tokenizer with the chat template by which TRL detects Qwen.
 
     TRL knows from the template how Qwen calls tools. The vocabulary comes from the files of this
-    package. With one token per byte, prompts with tool descriptions would be so long that a CPU
+    package. With a token per byte, prompts with tool descriptions would be so long that a CPU
     would need a minute per step.
     """
     from tokenizers import Tokenizer, decoders, pre_tokenizers

@@ -88,7 +88,7 @@ class Toolbox(Environment):
 
 
 def environment_class(name: str, tools: Sequence[Tool]) -> type[Environment]:
-    """Return an environment class with these tools; TRL logs it as `name`. Raises ValueError."""
+    """Return an environment class with these tools, logged by TRL as `name`. Raises ValueError."""
     unknown = [tool for tool in tools if tool not in get_args(Tool)]
     if unknown or not tools:
         wrong = f"there is no {', '.join(unknown)}" if unknown else "none is named"

@@ -1,7 +1,7 @@
 """Sandboxes of rollouts, at a service with possible outages.
 
-Rollouts use their sandboxes one after the other. During an outage, the first failing rollout waits
-up to the configured time. Later rollouts try once each, until one try succeeds. Otherwise a
+Rollouts use their sandboxes in turn. During an outage, the first failing rollout waits
+up to the configured time. Later rollouts try once each, until a try succeeds. Otherwise a
 training with hundreds of rollouts would wait hundreds of times.
 """
 
@@ -52,7 +52,7 @@ class Order:
 
 
 class _Made:
-    """Sandboxes created by one process, all with this tag."""
+    """Sandboxes created by a process, all with this tag."""
 
     def __init__(self) -> None:
         self.tag = f"trl-factory:{uuid.uuid4().hex[:12]}"
@@ -87,8 +87,8 @@ class Workplaces:
     def is_mistake(self, error: ProctorError, task: Mapping[str, Any]) -> bool:
         """Return True for a fatal error, which would affect every rollout and ends the training.
 
-        An unavailable service is never fatal, even at the first rollout: the other rollouts
-        continue. A refused setting is fatal, unless it is from the rollout's own `task`.
+        An unavailable service is harmless, even at the first rollout: the other rollouts
+        continue. A refused setting is fatal, unless the setting is from the rollout's own `task`.
         """
         has_answered = self._patient.has_answered or self._hasty.has_answered
         if is_mistake(error, has_answered) and not error.retryable:

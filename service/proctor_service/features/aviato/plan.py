@@ -13,7 +13,12 @@ from pydantic import SecretStr
 from proctor_service.errors import StartError
 from proctor_service.features.aviato.budget import BudgetLimits
 from proctor_service.sandbox.environments import NO_ENVIRONMENTS, BuiltEnvironment, Environments
-from proctor_service.sandbox.interface import DEFAULT, Limits
+from proctor_service.sandbox.interface import (
+    DEFAULT,
+    ENVIRONMENT_IDLE_SECONDS,
+    FLOOD_BYTES,
+    Limits,
+)
 from proctor_service.settings import Settings, Share
 from proctor_service.settings.aviato import AviatoOptions
 from proctor_service.settings.languages import Language
@@ -27,6 +32,14 @@ _TAG_CHARACTERS = 100
 _OWN = "proctor"
 _RUN = f"{_OWN}-run-"
 _MICRO = 1_000_000
+_PYTHON = "python3"
+_CPU = "1"
+_CREATIONS = 16  # at once: so a pool fills in a few starts, and a small quota of requests suffices
+START_SECONDS = 60.0  # a sandbox that is not to be had by then is given up
+_MAX_AGE_SECONDS = 1800.0  # a sandbox that nobody has used by then is replaced
+_KEPT_SECONDS = 86_400.0  # longest life of a stateful sandbox, however often it is used
+LEASE_SECONDS = 30.0  # others stop the sandboxes of a replica that is silent in Redis for so long
+_OTHERS = "*"  # the price of environments that have none of their own
 _WARM = 2  # sandboxes that wait in an environment beside the default one
 
 
@@ -193,27 +206,27 @@ def make_plan(
         api_key=settings.aviato_api_key,
         wandb=wandb,
         image=settings.aviato_image,
-        python=settings.aviato_python,
-        cpu=settings.aviato_options.cpu or settings.aviato_cpu,
+        python=_PYTHON,
+        cpu=settings.aviato_options.cpu or _CPU,
         options=settings.aviato_options,
         instance=settings.aviato_instance or socket.gethostname(),
         start=share.start or secrets.token_hex(8),
         worker=share.index,
         run=secrets.token_hex(8),
         memory_mb=settings.memory_mb,
-        flood_bytes=settings.flood_mb << 20,
+        flood_bytes=FLOOD_BYTES,
         first_uid=settings.sandbox_uid,
         pool_size=settings.pool_size,
         most_sandboxes=settings.max_sandboxes,
-        creations=settings.aviato_creations,
-        start_seconds=settings.aviato_start_seconds,
-        max_age_seconds=settings.aviato_max_age_seconds,
+        creations=max(_CREATIONS, settings.pool_size // 2),
+        start_seconds=START_SECONDS,
+        max_age_seconds=_MAX_AGE_SECONDS,
         longest_seconds=longest,
-        kept_seconds=settings.aviato_kept_seconds,
+        kept_seconds=_KEPT_SECONDS,
         reuse=settings.aviato_reuse == "process",
         allow_degraded=settings.allow_degraded,
         languages=settings.languages,
-        idle_seconds=settings.environment_idle_seconds,
+        idle_seconds=ENVIRONMENT_IDLE_SECONDS,
         price=_price(settings, DEFAULT),
         budget=_budget(settings, environments),
     )
@@ -232,7 +245,7 @@ def _plan_in(
         image=environment.remote_image,
         variables=environment.definition.env,
         price=_price(settings, name),
-        cpu=options.cpu or settings.aviato_cpu,
+        cpu=options.cpu or plan.cpu,
         options=options,
         memory_mb=min(own_mb, settings.max_memory_mb),
         pool_size=min(plan.pool_size, _WARM),
@@ -241,8 +254,8 @@ def _plan_in(
 
 def _price(settings: Settings, environment: str) -> int:
     """Return the price of a sandbox in micro-dollars per hour."""
-    dollars = settings.aviato_prices_per_hour.get(environment, settings.aviato_price_per_hour)
-    return round((dollars or 0.0) * _MICRO)
+    prices = settings.aviato_prices_per_hour
+    return round(prices.get(environment, prices.get(_OTHERS, 0.0)) * _MICRO)
 
 
 def _budget(settings: Settings, environments: Environments) -> BudgetPlan | None:
@@ -251,7 +264,7 @@ def _budget(settings: Settings, environments: Environments) -> BudgetPlan | None
     Raises StartError if an evaluation alone exceeds it, and for a budget of money without a price.
     """
     prices, names = settings.aviato_prices_per_hour, (DEFAULT, *environments)
-    if unknown := sorted(set(prices) - set(names)):
+    if unknown := sorted(set(prices) - {_OTHERS, *names}):
         raise StartError(
             f"PROCTOR_AVIATO_PRICES_PER_HOUR: no environment {unknown[0]!r}, only: {', '.join(names)}"
         )
@@ -263,10 +276,10 @@ def _budget(settings: Settings, environments: Environments) -> BudgetPlan | None
     if sandboxes == 1:
         raise StartError("PROCTOR_AVIATO_BUDGET_SANDBOXES is 1: an evaluation may hold two")
     priceless = [name for name in names if name not in prices]
-    if rate and priceless and settings.aviato_price_per_hour is None:
+    if rate and priceless and _OTHERS not in prices:
         raise StartError(
             f"PROCTOR_AVIATO_BUDGET_PER_HOUR needs a price of the environment {priceless[0]}: set "
-            "PROCTOR_AVIATO_PRICE_PER_HOUR or PROCTOR_AVIATO_PRICES_PER_HOUR; 0 if it costs nothing"
+            'PROCTOR_AVIATO_PRICES_PER_HOUR={"*": …}; 0 if it costs nothing'
         )
     dearest = max(_price(settings, name) for name in names)
     if rate and 2 * dearest > rate:
@@ -275,7 +288,7 @@ def _budget(settings: Settings, environments: Environments) -> BudgetPlan | None
             f"sandboxes of {dearest / _MICRO:g} per hour"
         )
     limits = BudgetLimits(sandboxes, rate)
-    return BudgetPlan(limits, settings.aviato_budget_lease_seconds, settings.redis_url)
+    return BudgetPlan(limits, LEASE_SECONDS, settings.redis_url)
 
 
 def _shape(memory_mb: int, network: bool) -> Shape:

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from proctor_service.features.compat.handler import limits
 from proctor_service.features.compat.program_runner import Program, Ran
 from proctor_service.rewards.machine import Machine
+from proctor_service.sandbox.interface import MAX_FILE_BYTES
 
 OUTPUT_KB = 8192  # larger than the program's reports
 MOST_CELLS = 1000
@@ -72,7 +73,7 @@ class Kernel:
             stdin=json.dumps(job).encode(),
             files=files or {},
             fetch=tuple(fetch),
-            fetch_bytes=settings.max_file_mb << 20,
+            fetch_bytes=MAX_FILE_BYTES,
         )
 
 

@@ -180,9 +180,7 @@ class CompatHandler:
         self._evaluate = evaluate
         self._runner = runner
         self._queue = queue
-        self._pending: TaskStore[Value[Any]] = TaskStore(
-            KEPT_SECONDS, machine.settings.idempotency_mb << 20
-        )
+        self._pending: TaskStore[Value[Any]] = TaskStore(KEPT_SECONDS)
         self.running = running
 
     @property

@@ -48,7 +48,7 @@ from proctor_service.http.problems import problem
 from proctor_service.judge.extract import read_program
 from proctor_service.judge.run import text_of
 from proctor_service.judge.submission import Judgement
-from proctor_service.sandbox.interface import Ended
+from proctor_service.sandbox.interface import MAX_FILE_BYTES, Ended
 
 JOB = "sandbox_fusion"
 DEFAULT_SECONDS = 10.0
@@ -172,7 +172,7 @@ async def _run_code(
         stdin=asked.stdin.encode("utf-8", "surrogatepass"),
         files=files,
         fetch=tuple(asked.fetch_files),
-        fetch_bytes=settings.max_file_mb << 20,
+        fetch_bytes=MAX_FILE_BYTES,
     )
     came = await handler.run(program, context)
     last = came.ran or came.compiled

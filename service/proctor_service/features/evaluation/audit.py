@@ -27,8 +27,7 @@ from proctor_service.cli.console import aside, plain, print_list, progress, scre
 from proctor_service.cli.failures import TROUBLE, UNSOUND, Trouble, friendly
 from proctor_service.cli.judging import Attempt
 from proctor_service.cli.problems import Dataset, Split, problems_of
-from proctor_service.cli.target import AllowDegraded, Url, client_errors, connected
-from proctor_service.cli.version import service_version
+from proctor_service.cli.target import client_errors, connected
 from proctor_service.features.evaluation.checks import Check, checks_of
 from proctor_service.features.evaluation.judging import judged
 from proctor_service.features.evaluation.reports import (
@@ -41,8 +40,12 @@ from proctor_service.features.evaluation.reports import (
 from proctor_service.features.evaluation.reports import report as report_of
 from proctor_service.judge.submission import Graders
 from proctor_service.settings.languages import LANGUAGES, Language
+from proctor_service.version import version
 
 JOB = "audit"
+SHOWN = 20
+SLOW_SECONDS = 1.0
+"""A reference above so many CPU seconds holds up training; the report has the times of all."""
 INK, BAND, LIMIT = "#1f4e79", "#9dc3e6", "#c00000"
 _UNASSEMBLED: Mapping[str, None] = {"answer": None, "prompt_code": None, "suffix_code": None}
 """Check programs are whole programs."""
@@ -72,7 +75,6 @@ class Audit:
         repeat: Annotated[
             int, typer.Option(min=1, max=1000, help="Judge each reference this many times.")
         ] = 3,
-        url: Url = None,
         json_path: Annotated[
             Path | None, typer.Option("--json", help="Write a report with every result here.")
         ] = None,
@@ -82,12 +84,6 @@ class Audit:
         sample: Annotated[
             int | None, typer.Option(min=1, help="Only so many problems, always the same ones.")
         ] = None,
-        slow_seconds: Annotated[
-            float,
-            typer.Option("--slow", min=0.0, help="A reference above so many CPU seconds is slow."),
-        ] = 1.0,
-        show: Annotated[int, typer.Option(min=0, help="List this many of each kind at most.")] = 20,
-        allow_degraded: AllowDegraded = False,
     ) -> None:
         """Find errors in a data set: failing references, and flaky or vacuous tests.
 
@@ -100,22 +96,22 @@ class Audit:
             name, form, tasks = problems_of(file, dataset, form, split, None, console)
             if sample is not None and sample < len(tasks):
                 tasks = random.Random(0).sample(tasks, sample)
-            client = stack.enter_context(connected(url, console, allow_degraded=allow_degraded))
+            client = stack.enter_context(connected(console))
             started = time.monotonic()
             examined = _examine(client, tasks, form, repeat, console, self.graders_of(LANGUAGES))
             reports = [
-                (each.task, report) for each in examined for report in each.reports(slow_seconds)
+                (each.task, report) for each in examined for report in each.reports(SLOW_SECONDS)
             ]
             out = screen()
-            _show(out, examined, reports, repeat, time.monotonic() - started, show)
+            _show(out, examined, reports, repeat, time.monotonic() - started, SHOWN)
             if json_path is not None:
                 write_json(
                     json_path,
-                    _report(dataset or str(file), form, repeat, slow_seconds, examined, reports),
+                    _report(dataset or str(file), form, repeat, SLOW_SECONDS, examined, reports),
                 )
             if plot is not None:
                 seconds = [each.seconds for each in examined]
-                plot_times(seconds, slow_seconds, f"{name}, {repeat} runs each", plot)
+                plot_times(seconds, SLOW_SECONDS, f"{name}, {repeat} runs each", plot)
             _end(out, examined, reports)
 
 
@@ -194,7 +190,7 @@ def _report(
     dataset: str,
     form: Format,
     repeat: int,
-    slow_seconds: float,
+    SLOW_SECONDS: float,
     examined: Sequence[Examined],
     reports: Sequence[tuple[Task, ProblemReport]],
 ) -> dict[str, Any]:
@@ -203,12 +199,12 @@ def _report(
         "dataset": dataset,
         "format": form,
         "repeat": repeat,
-        "slow_seconds": slow_seconds,
-        "proctor": service_version(),
+        "SLOW_SECONDS": SLOW_SECONDS,
+        "proctor": version(),
         "problems": len(examined),
         "counts": {kind: counts[kind] for kind in TITLES},
         "harmful": len({task.place for task, report in reports if report.harms}),
-        "tasks": report_of(examined, slow_seconds),
+        "tasks": report_of(examined, SLOW_SECONDS),
     }
 
 
@@ -241,7 +237,7 @@ def check_plotting() -> None:
 
 
 def plot_times(
-    runs: Sequence[Sequence[float]], slow_seconds: float, title: str, path: Path
+    runs: Sequence[Sequence[float]], SLOW_SECONDS: float, title: str, path: Path
 ) -> None:
     """Plot the CPU times of each problem in seconds, fastest problem first.
 
@@ -257,7 +253,7 @@ def plot_times(
     places = range(1, len(ranked) + 1)
     axes.vlines(places, fastest, slowest, color=BAND, linewidth=1.5, label="all runs")
     axes.plot(places, fastest, ".", color=INK, markersize=4, label="fastest run")
-    axes.axhline(slow_seconds, color=LIMIT, linewidth=1, linestyle="--", label="slow")
+    axes.axhline(SLOW_SECONDS, color=LIMIT, linewidth=1, linestyle="--", label="slow")
     axes.set_yscale("log")
     axes.set_xlabel("problems, by time")
     axes.set_ylabel("CPU seconds")

@@ -22,12 +22,13 @@ from proctor_service.cli.console import aside, plain, print_list, progress, scre
 from proctor_service.cli.failures import TROUBLE, UNSOUND, Trouble, friendly
 from proctor_service.cli.judging import Attempt, message_of
 from proctor_service.cli.problems import Dataset, Split, problems_of
-from proctor_service.cli.target import AllowDegraded, Url, client_errors, connected
+from proctor_service.cli.target import client_errors, connected
 from proctor_service.features.evaluation.judging import attempts, judged
 from proctor_service.features.evaluation.scores import Scores, TaskScore
 
 Form = Literal[Format, "harbor"]
-Results = Iterator[tuple[Attempt, wire.Result]]
+SHOWN = 20
+"""Failures that are listed; --output and the reports have all."""
 
 
 @dataclass(slots=True)
@@ -140,7 +141,6 @@ class Evaluation:
             Path | None,
             typer.Option(help="Rows of {task_id, completion}; default: the references."),
         ] = None,
-        url: Url = None,
         limit: Annotated[int | None, typer.Option(min=1, help="Only the first tasks.")] = None,
         extract: Annotated[
             wire.ExtractName | None,
@@ -158,11 +158,9 @@ class Evaluation:
         html_path: Annotated[
             Path | None, typer.Option("--html", help="Write a report for a browser here.")
         ] = None,
-        show: Annotated[int, typer.Option(min=0, help="List this many failures at most.")] = 20,
         empty: Annotated[
             bool, typer.Option("--empty", help="For harbor: judge untouched sandboxes.")
         ] = False,
-        allow_degraded: AllowDegraded = False,
     ) -> None:
         """Judge the problems of a file or of a data set: completions, or the reference solutions.
 
@@ -195,13 +193,11 @@ class Evaluation:
                 if path is not None and not path.absolute().parent.is_dir():
                     raise Trouble(f"{path}: its folder does not exist")
             sink = stack.enter_context(_open(output)) if output else None
-            client = stack.enter_context(
-                connected(url, console, allow_degraded=allow_degraded, prepare=problems.prepare)
-            )
+            client = stack.enter_context(connected(console, prepare=problems.prepare))
             started = time.monotonic()
             summary = _follow(problems.results(client, job), ids, sink, console)
             seconds = time.monotonic() - started
-            summary.show(screen(), seconds, show)
+            summary.show(screen(), seconds, SHOWN)
             body = {"dataset": name, "format": form, "seconds": seconds, **summary.scores.report()}
             if json_path is not None:
                 write_json(json_path, body)

@@ -20,16 +20,18 @@ from rich.text import Text
 from proctor_client import Client
 from proctor_service.cli.console import aside, plain, print_list, screen, write_json
 from proctor_service.cli.failures import TROUBLE, UNSOUND, Trouble, friendly
-from proctor_service.cli.target import AllowDegraded, authorization, client_errors, connected
-from proctor_service.cli.version import service_version
+from proctor_service.cli.target import authorization, client_errors, connected, named_service
 from proctor_service.features.evaluation.scoreboard.corpus import Entry, corpus
 from proctor_service.features.evaluation.scoreboard.requests import (
     WAIT_SECONDS,
     WIRES,
     NotExpressed,
 )
+from proctor_service.version import version
 
 JOB = "bench-hacks"
+SHOWN = 20
+AT_ONCE = 4
 PROCTOR = "proctor"
 Wire = StrEnum("Wire", {name: name for name in (PROCTOR, *WIRES)})  # type: ignore[misc]
 
@@ -47,12 +49,6 @@ class Outcome:
 
 
 def hacks(
-    url: Annotated[
-        str | None,
-        typer.Option(
-            help="The service; needed but for the wire `proctor`. Proctor's own others are below /compat."
-        ),
-    ] = None,
     wire: Annotated[
         Wire, typer.Option(help="Whose requests to send; each says what it has words for.")
     ] = Wire[PROCTOR],
@@ -62,9 +58,6 @@ def hacks(
     json_path: Annotated[
         Path | None, typer.Option("--json", help="Write every outcome here.")
     ] = None,
-    at_once: Annotated[int, typer.Option(min=1, max=64, help="Requests at a time.")] = 4,
-    show: Annotated[int, typer.Option(min=0, help="List this many of each kind at most.")] = 20,
-    allow_degraded: AllowDegraded = False,
 ) -> None:
     """Send programs that deserve no reward, and similar honest programs.
 
@@ -75,10 +68,10 @@ def hacks(
         entries = _chosen(corpus(), only or [])
         with console.status(f"{len(entries)} programs"):
             if wire.value == PROCTOR:
-                with connected(url, console, allow_degraded=allow_degraded) as client:
+                with connected(console) as client:
                     outcomes = _by_proctor(client, entries)
             else:
-                outcomes = _by_wire(url, wire.value, entries, at_once)
+                outcomes = _by_wire(wire.value, entries)
         out = screen()
         left = len(entries) - len(outcomes)
         out.print(_table(outcomes))
@@ -91,7 +84,7 @@ def hacks(
         ):
             columns = [Column(name, overflow="fold") for name in ("program", "what it does")]
             rows = [(plain(each.id, 80), plain(each.does)) for each in listed]
-            print_list(out, title, columns, rows, show)
+            print_list(out, title, columns, rows, SHOWN)
         if json_path is not None:
             write_json(json_path, report(wire.value, outcomes, left))
         _end(outcomes)
@@ -124,15 +117,18 @@ def _by_proctor(client: Client, entries: Sequence[Entry]) -> list[Outcome]:
     return [found[entry.id] for entry in entries]
 
 
-def _by_wire(url: str | None, wire: str, entries: Sequence[Entry], at_once: int) -> list[Outcome]:
-    if url is None:
-        raise Trouble("say where the service is, with --url")
+def _by_wire(wire: str, entries: Sequence[Entry]) -> list[Outcome]:
+    url = named_service()
+    if not url:
+        raise Trouble(
+            "say where the service is: PROCTOR_URL; Proctor's own wires are below /compat"
+        )
     headers = authorization()
     try:
         client = httpx.Client(base_url=url.rstrip("/"), headers=headers, timeout=WAIT_SECONDS)
     except (httpx.InvalidURL, ValueError) as error:
         raise Trouble(f"{url}: {error}") from None
-    with client, ThreadPoolExecutor(at_once) as threads:
+    with client, ThreadPoolExecutor(AT_ONCE) as threads:
         return list(filter(None, threads.map(lambda each: _asked(client, wire, each), entries)))
 
 
@@ -197,7 +193,7 @@ def report(wire: str, outcomes: Sequence[Outcome], left: int) -> dict[str, Any]:
     """Return all outcomes in JSON form. `not_expressed`: entries outside the wire format."""
     return {
         "wire": wire,
-        "proctor": service_version(),
+        "proctor": version(),
         **_counts(outcomes),
         "not_expressed": left,
         "classes": dict(_by_class(outcomes)),

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
-from proctor_service.cli.version import service_version
 from proctor_service.feature import Command, Feature, needing
+from proctor_service.version import version
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MEBIBYTE = 1024 * 1024
+JOURNAL_BYTES = 10 << 30
+"""Beyond it the oldest records are removed: a month of a busy trainer, with texts."""
 DAY_SECONDS = 86_400
 QUERY_SECONDS = 5.0
 """Longest time of a question to the journal."""
@@ -85,10 +86,10 @@ class Journal(Feature):
                 connect(checked(url))  # loads the driver
         target = Target(
             url,
-            service_version(),
+            version(),
             settings.journal_texts,
             settings.journal_days * DAY_SECONDS,
-            settings.journal_mb * MEBIBYTE,
+            JOURNAL_BYTES,
         )
         recorder = Recorder(target, settings.journal_texts, metrics, worker_environment())
         metrics.watch_journal(lambda: recorder.unwritten)
@@ -113,7 +114,7 @@ class Journal(Feature):
         if self.recorder is not None:
             questions = Questions(self._address, QUERY_SECONDS, worker_environment())
             core.listening.append(lambda url: log.info("console: %s/console", url))
-        self.handler = JournalHandler(questions, core.rewards, service_version())
+        self.handler = JournalHandler(questions, core.rewards, version())
         costs = None
         if settings.backend == "aviato":
             several = len(settings.tokens_by_tenant()) > 1

@@ -112,8 +112,10 @@ def _store(sources: Sources) -> RedisStore | None:
         return None
     with needing(["redis"], "PROCTOR_REDIS_URL", "redis"):
         from proctor_service.features.replicas.redis_store import RedisStore
+    from proctor_service.http.task_store import KEEP_SECONDS
+
     metrics = sources.metrics
-    store = RedisStore(url, sources.settings.idempotency_seconds, metrics.store_failed)
+    store = RedisStore(url, KEEP_SECONDS, metrics.store_failed)
     metrics.watch_store(lambda: store.up)
     return store
 

@@ -144,7 +144,7 @@ class _Upload:
         self.read = asyncio.Event()
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """Yield the body. Raises ClientDisconnect and BodyTooSlow."""
+        """Yield the body. Raises ClientDisconnect and TooSlow."""
         more = True
         while more:
             message = await part_of_body(self._receive())

@@ -24,6 +24,7 @@ class Rollouts(Feature):
         from proctor_service.features.rollouts.agent import Player
         from proctor_service.features.rollouts.policy import Policies
         from proctor_service.features.rollouts.routes import (
+            MAX_ROLLOUTS,
             RolloutContext,
             RolloutHandler,
             rollout_routes,
@@ -33,7 +34,7 @@ class Rollouts(Feature):
 
         settings, gradings = core.settings, core.gradings
         turns = FairQueue(
-            settings.max_rollouts,
+            MAX_ROLLOUTS,
             settings.max_queued,
             core.deadlines,
             shares=replace(core.shares, slots={}),
@@ -48,9 +49,7 @@ class Rollouts(Feature):
             core.machine.mcp_servers,
             core.observers,
         )
-        policies = Policies(
-            settings.policy_hosts, settings.policy_attempts, observers=core.observers
-        )
+        policies = Policies(settings.policy_hosts, observers=core.observers)
         context = RolloutContext(player.play, policies.connect, turns)
         handler = RolloutHandler(core.machine, context, core.running)
         return [rollout_routes(handler, settings.max_body_mb)]

@@ -23,7 +23,7 @@ from typing import Any
 
 import httpx
 
-from proctor_service.errors import McpUnavailable
+from proctor_service.errors import JudgeFailed
 from proctor_service.features.rollouts.json_schema import schema_problem
 from proctor_service.features.rollouts.observation import Observation
 from proctor_service.features.rollouts.reply import FUNCTION_NAME, MASK
@@ -79,13 +79,13 @@ class McpServers:
 
     @asynccontextmanager
     async def open(self, names: Sequence[str]) -> AsyncIterator[McpTools]:
-        """Return a context with the tools of these servers. Raises McpUnavailable."""
+        """Return a context with the tools of these servers. Raises JudgeFailed."""
         tools: dict[str, McpTool] = {}
         async with AsyncExitStack() as stack:
             for name in dict.fromkeys(names):
                 server = self._servers.get(name)
                 if server is None:
-                    raise McpUnavailable(f"mcp server {name[:100]}: not on this server's list")
+                    raise JudgeFailed(f"mcp server {name[:100]}: not on this server's list")
                 if self._tls is None:  # reads files for most of a second
                     self._tls = await asyncio.to_thread(httpx.create_ssl_context)
                 session = McpSession(name, server, self._tls)
@@ -108,7 +108,7 @@ class McpSession:
         self._client: httpx.AsyncClient | None = httpx.AsyncClient(verify=tls, trust_env=False)
 
     async def start(self) -> dict[str, McpTool]:
-        """Begin the session and return its tools by offered name. Raises McpUnavailable."""
+        """Begin the session and return its tools by offered name. Raises JudgeFailed."""
         try:
             async with asyncio.timeout(START_SECONDS):
                 client: JsonObject = {"name": "proctor", "version": "1"}
@@ -125,7 +125,7 @@ class McpSession:
             raise self._failed(f"no list of tools within {START_SECONDS:g} s") from None
 
     async def call(self, tool: str, arguments: JsonObject, seconds: float) -> Observation:
-        """Return the result of a tool. Raises McpUnavailable."""
+        """Return the result of a tool. Raises JudgeFailed."""
         try:
             async with asyncio.timeout(seconds):
                 answer = await self._ask("tools/call", {"name": tool, "arguments": arguments})
@@ -159,7 +159,7 @@ class McpSession:
             await client.aclose()
 
     async def _list(self) -> dict[str, McpTool]:
-        """Return the tools of all pages. Raises McpUnavailable."""
+        """Return the tools of all pages. Raises JudgeFailed."""
         listed: list[Any] = []
         cursor: Any = None
         for _ in range(MOST_PAGES):
@@ -181,7 +181,7 @@ class McpSession:
         return found
 
     def _tool(self, listed_tool: Any) -> tuple[str, McpTool]:
-        """Return a listed tool and its offered name. Raises McpUnavailable."""
+        """Return a listed tool and its offered name. Raises JudgeFailed."""
         name = listed_tool.get("name") if isinstance(listed_tool, dict) else None
         parameters = listed_tool.get("inputSchema") if isinstance(listed_tool, dict) else None
         offered = offered_name(self._name, name) if isinstance(name, str) else ""
@@ -200,7 +200,7 @@ class McpSession:
         return offered, McpTool(self, name, schema, checked)
 
     async def _ask(self, method: str, params: JsonObject) -> JsonObject:
-        """Return the result of a request. Raises McpUnavailable."""
+        """Return the result of a request. Raises JudgeFailed."""
         self._next_id += 1
         number = self._next_id
         body: JsonObject = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
@@ -240,8 +240,8 @@ class McpSession:
         except (ValueError, RecursionError):
             raise self._failed(f"{body['method']}: no answer of the protocol") from None
 
-    def _failed(self, why: str) -> McpUnavailable:
-        return McpUnavailable(self._masked(f"mcp server {self._name}: {why}"))
+    def _failed(self, why: str) -> JudgeFailed:
+        return JudgeFailed(self._masked(f"mcp server {self._name}: {why}"))
 
     def _masked(self, text: str) -> str:
         for secret in self._secrets:

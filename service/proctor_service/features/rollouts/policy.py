@@ -37,6 +37,8 @@ from proctor_service.outcomes import JsonObject
 if TYPE_CHECKING:
     import openai
 
+ATTEMPTS = 4
+"""Requests for one reply; with the waits between them they outlast a restart of the endpoint."""
 LONGEST_CONNECT_SECONDS = 10.0
 MOST_ANSWER_BYTES = 32 << 20
 QUOTED_CHARACTERS = 300
@@ -92,12 +94,12 @@ class Policies:
     def __init__(
         self,
         hosts: Sequence[str],
-        attempts: int,
+        attempts: int | None = None,
         resolve: Resolve = resolve_by_system,
         observers: Observers = NO_OBSERVERS,
     ) -> None:
         self._hosts = tuple(hosts)
-        self._attempts = attempts
+        self._attempts = ATTEMPTS if attempts is None else attempts
         self._resolve = resolve
         self._observers = observers
         self._tls: ssl.SSLContext | None = None

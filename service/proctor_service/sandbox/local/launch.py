@@ -21,7 +21,12 @@ from pathlib import Path
 from proctor_service.errors import StartError
 from proctor_service.sandbox import code_bundle
 from proctor_service.sandbox.environments import NO_ENVIRONMENTS, BuiltEnvironment, Environments
-from proctor_service.sandbox.interface import MachineCheck, Traits
+from proctor_service.sandbox.interface import (
+    ENVIRONMENT_IDLE_SECONDS,
+    FLOOD_BYTES,
+    MachineCheck,
+    Traits,
+)
 from proctor_service.sandbox.linux import kernel, seccomp
 from proctor_service.sandbox.local import bundle, cgroups
 from proctor_service.sandbox.local.abilities import kernel_checks
@@ -40,6 +45,13 @@ from proctor_service.settings import Settings, Share, cores
 from proctor_service.settings.cgroups_above import kills_path
 from proctor_service.settings.languages import SANDBOX_PATH
 
+PRELOAD = (
+    *("bisect", "collections", "copy", "datetime", "functools", "heapq", "itertools", "json"),
+    *("math", "operator", "random", "re", "string", "traceback", "typing"),
+)
+"""Modules that are warm in every sandbox; more make a fork dearer. An environment names its own."""
+NICE = 5
+"""How far sandboxes step back for the service, which answers while all cores judge."""
 _TRY = "import ctypes, os; os._exit(ctypes.CDLL(None).unshare({flags}) != 0)"
 _CHANGE_USER = 1 << 6 | 1 << 7  # CAP_SETGID, CAP_SETUID: see capability.h
 _TOOL_PACKAGES = ("pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "pygments")
@@ -112,7 +124,7 @@ def make_plan(
         "memory_counted": memory_counted,
         "outer_uid": os.geteuid(),
         "outer_gid": os.getegid(),
-        "nice": settings.sandbox_nice,
+        "nice": NICE,
     }
     launch = _launch(settings, interpreter, config, share)
 
@@ -125,7 +137,7 @@ def make_plan(
     return LocalPlan(
         launch=launch,
         launch_in=launch_in,
-        idle_seconds=settings.environment_idle_seconds,
+        idle_seconds=ENVIRONMENT_IDLE_SECONDS,
         environments=environments,
         traits=Traits(
             name="local",
@@ -135,7 +147,7 @@ def make_plan(
         ),
         checks=checks,
         hierarchy=hierarchy,
-        cpu_weight=settings.slot_count() * _WEIGHT_OF_NICE**settings.sandbox_nice,
+        cpu_weight=settings.slot_count() * _WEIGHT_OF_NICE**NICE,
         warm_slots=min(settings.slot_count(), settings.max_sandboxes),
         max_slots=settings.max_sandboxes,
         memory_mb=settings.slot_count() * settings.memory_mb,
@@ -168,12 +180,12 @@ def _launch(
         python=interpreter.executable,
         environment=_environment(interpreter),
         config=config,
-        preload=tuple(settings.sandbox_preload),
+        preload=PRELOAD,
         code=_code(interpreter),
         first_uid=settings.sandbox_uid + share.index * users,
         users=users,
         disk_mb=settings.disk_mb,
-        flood_bytes=settings.flood_mb << 20,
+        flood_bytes=FLOOD_BYTES,
         memory_is_counted=memory_counted,
         kills_path=kills_path(),
         contained=bool(machine_config["namespaces"]),
@@ -191,7 +203,7 @@ def in_environment(launch: Launch, built: BuiltEnvironment, settings: Settings) 
     assert built.python is not None
     definition = built.definition
     interpreter = ask_interpreter(built.python, definition.env)
-    preload = (*settings.sandbox_preload, *(definition.preload or ()))
+    preload = (*PRELOAD, *(definition.preload or ()))
     return replace(
         launch,
         python=interpreter.executable,

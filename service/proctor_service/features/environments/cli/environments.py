@@ -152,9 +152,6 @@ def prune(
 def harbor_environments(
     tasks: Annotated[Path, typer.Argument(help="A task, or a folder of tasks.")],
     images: Annotated[Path, typer.Option(help="Folder for the images that are built.")],
-    rebuild: Annotated[
-        bool, typer.Option("--rebuild", help="Build images again, for a newer base.")
-    ] = False,
 ) -> None:
     """Build the images of Harbor tasks with buildah, and print an environments.toml for them."""
     with friendly():
@@ -162,7 +159,7 @@ def harbor_environments(
         from proctor_service.features.environments.cli.harbor_tasks import load, print_step
 
         found = load(tasks, None, empty=True)
-        typer.echo(build_images(found, images, print_step, rebuild=rebuild), nl=False)
+        typer.echo(build_images(found, images, print_step), nl=False)
 
 
 def _configured() -> _Configured:

@@ -24,12 +24,10 @@ Say = Callable[[str], None]
 MOST_SHOWN_CHARACTERS = 3000
 
 
-def build_images(
-    tasks: Sequence[HarborTask], folder: Path, say: Say, *, rebuild: bool = False
-) -> str:
+def build_images(tasks: Sequence[HarborTask], folder: Path, say: Say) -> str:
     """Build the images of tasks below a folder; return the text of an `environments.toml`.
 
-    An image is built once for the same Dockerfile and files; `rebuild`: again, for a newer base.
+    An image is built once for the same Dockerfile and files: to build on a newer base, remove it.
     Raises Trouble for a failed build, and for two tasks with different environments of one name.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -38,7 +36,7 @@ def build_images(
     for task in tasks:
         other = builders.setdefault(task.environment, task)
         if other is task:
-            tables[task.environment] = _table(task, _image(task, folder, say, rebuild))
+            tables[task.environment] = _table(task, _image(task, folder, say))
         elif _described(other) != _described(task):
             raise Trouble(
                 f"{task.folder}: {other.folder} has another environment under the name "
@@ -79,14 +77,14 @@ def _inline(values: Mapping[str, object]) -> str:
     return f"{{{', '.join(pairs)}}}"
 
 
-def _image(task: HarborTask, folder: Path, say: Say, rebuild: bool) -> str:
+def _image(task: HarborTask, folder: Path, say: Say) -> str:
     """Return the image of a task, built if necessary. Raises Trouble."""
     dockerfile = task.context / "Dockerfile"
     has_files = task.context.is_dir() and any(task.context.iterdir())
     if task.image is not None and task.working_directory is None and not has_files:
         return task.image
     target = (folder / "images" / f"{task.environment}-{_digest(task)}").resolve()
-    if rebuild or not target.exists():
+    if not target.exists():
         with tempfile.TemporaryDirectory(prefix="proctor-harbor-") as temporary:
             recipe = Path(temporary) / "Dockerfile"
             recipe.write_text(_recipe(task, dockerfile, has_files), encoding="utf-8")

@@ -55,7 +55,8 @@ class HarborTasks:
 
     def results(self, client: Client, job: str) -> Iterator[tuple[Attempt, wire.Result]]:
         """Yield each task with its result in order of completion. Raises Trouble and ProctorError."""
-        return evaluated(client, self.tasks, job=job, empty=self.empty)
+        for task, result in evaluated(client, self.tasks, job=job, empty=self.empty):
+            yield Attempt(task, ""), result
 
 
 def load(folder: Path, limit: int | None, *, empty: bool) -> list[HarborTask]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Any
 
 from proctor_client.wire import long_integers
 from proctor_service.cli.console import plain
@@ -23,7 +23,6 @@ from proctor_service.features.journal.cli.recorded import Row, rows
 if TYPE_CHECKING:
     from proctor_service.features.journal.reading import Reader
 
-Form = Literal["jsonl", "parquet"]
 PAGE = 100
 GROUP_ROWS = 1000
 GROUP_CHARACTERS = 32_000_000
@@ -41,18 +40,16 @@ _LISTS = ("tags", "signals")
 _OF_CONDITIONS = ("language", "scoring", "environment")
 
 
-def exported(reader: Reader, tenant: str | None, job: str, path: Path, form: Form | None) -> int:
+def exported(reader: Reader, tenant: str | None, job: str, path: Path) -> int:
     """Write all evaluations of a job to a file; return how many. Raises Trouble.
 
-    `form` is by default `parquet` if the file's name ends so, else `jsonl`. The file appears when
-    it is complete.
+    The file is Parquet if its name ends so, else JSON lines. It appears when it is complete.
     """
     from proctor_service.features.journal.filters import Filter
     from proctor_service.features.journal.reading import parsed
 
-    form = form or ("parquet" if path.suffix == ".parquet" else "jsonl")
     write: Callable[[IO[bytes], Iterable[Row]], int] = _write_lines
-    if form == "parquet":
+    if path.suffix == ".parquet":
         check_parquet()
         write = _write_parquet
     wanted = Filter(job=job)

@@ -19,14 +19,13 @@ from proctor_client import wire
 from proctor_client.wire import long_integers
 from proctor_service.cli.console import plain, screen
 from proctor_service.cli.failures import Trouble, friendly
-from proctor_service.features.journal.cli.export import Form, exported
+from proctor_service.features.journal.cli.export import exported
 from proctor_service.features.journal.cli.record_texts import (
     evaluation_text,
     report_text,
     rollout_text,
 )
 from proctor_service.features.journal.cli.recorded import (
-    Journal,
     Row,
     Tenant,
     reading,
@@ -61,20 +60,18 @@ def list_evaluations(
     error: Annotated[
         str | None, typer.Option(help="Only without a reward, for this reason; '*': for any.")
     ] = None,
-    reward: Annotated[float | None, typer.Option(help="Only exactly this reward.")] = None,
     tag: Annotated[str | None, typer.Option(help="Only those that carry it.")] = None,
     signal: Annotated[str | None, typer.Option(help="Only with this signal of a hack.")] = None,
     text: Annotated[str | None, typer.Option(help="Only completions with these words.")] = None,
     tenant: Tenant = None,
     limit: Annotated[int, typer.Option(min=1, help="So many at most, the newest.")] = 50,
-    journal: Journal = None,
     as_json: Json = False,
 ) -> None:
     """List evaluations, the newest first."""
     with friendly():
         if verdict is not None and verdict not in get_args(wire.Verdict):
             raise Trouble(f"--verdict {plain(verdict, 40)}: it is one of {_names(wire.Verdict)}")
-        with reading(journal) as reader:
+        with reading() as reader:
             from proctor_service.features.journal.filters import Filter
 
             wanted = Filter(
@@ -83,7 +80,6 @@ def list_evaluations(
                 task=task,
                 verdict=verdict,
                 error=error,
-                reward=reward,
                 tag=tag,
                 signal=signal,
                 words=text,
@@ -100,18 +96,16 @@ def list_evaluations(
 
 def show(
     id_: Annotated[str, typer.Argument(metavar="ID", help="ev_… or ro_…")],
-    tenant: Tenant = None,
-    journal: Journal = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
 ) -> None:
     """Show one evaluation or rollout: texts, tests, output, failures, limits and usage."""
-    with friendly(), reading(journal) as reader:
+    with friendly(), reading() as reader:
         from proctor_service.features.journal.reading import parsed
 
         if id_.startswith("ev_"):
-            found, text = reader.evaluation(tenant, id_), evaluation_text
+            found, text = reader.evaluation(None, id_), evaluation_text
         elif id_.startswith("ro_"):
-            found, text = reader.rollout(tenant, id_), rollout_text
+            found, text = reader.rollout(None, id_), rollout_text
         else:
             raise Trouble(f"{plain(id_, 60)}: the id of an evaluation is ev_…, of a rollout ro_…")
         if found is None:
@@ -124,14 +118,13 @@ def show(
 def report(
     job: Annotated[str, typer.Option(help="The job.")],
     tenant: Tenant = None,
-    journal: Journal = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
     html: Annotated[
         Path | None, typer.Option(help="Write it with charts to this file, for a browser.")
     ] = None,
 ) -> None:
     """Print what training should know of a job: rewards, tasks, groups, signals, and warnings."""
-    with friendly(), reading(journal) as reader:
+    with friendly(), reading() as reader:
         if as_json and html is not None:
             raise Trouble("--json prints the report and --html writes it: give one of them")
         page = reader.job_page(tenant, job)
@@ -148,15 +141,11 @@ def report(
 def export(
     job: Annotated[str, typer.Option(help="The job.")],
     out: Annotated[Path, typer.Option(help="The file to write.")],
-    form: Annotated[
-        Form | None, typer.Option("--format", help="Default: as the file's name ends, or jsonl.")
-    ] = None,
     tenant: Tenant = None,
-    journal: Journal = None,
 ) -> None:
     """Write all evaluations of a job with their texts to a file that `datasets` loads."""
-    with friendly(), reading(journal) as reader:
-        count = exported(reader, tenant, job, out, form)
+    with friendly(), reading() as reader:
+        count = exported(reader, tenant, job, out)
         screen().print(
             f"wrote {count} {'evaluation' if count == 1 else 'evaluations'} to {out}",
             markup=False,
@@ -166,10 +155,9 @@ def export(
 
 def prune(
     days: Annotated[float, typer.Option(min=0, help="Remove what is older than so many days.")],
-    journal: Journal = None,
 ) -> None:
     """Remove old evaluations and rollouts now."""
-    with friendly(), writing(journal) as store:
+    with friendly(), writing() as store:
         before, count = time.time() - days * DAY_SECONDS, 0
         while removed := store.prune(before):
             count += removed

@@ -14,9 +14,9 @@ import typer
 
 from proctor_service.cli.console import plain
 from proctor_service.cli.failures import Trouble, settings_from
-from proctor_service.cli.version import service_version
 from proctor_service.errors import StartError
 from proctor_service.settings.state_folder import NoStateFolder, journal_path
+from proctor_service.version import version
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
@@ -25,26 +25,19 @@ if TYPE_CHECKING:
     from proctor_service.features.journal.reading import Page, Reader
     from proctor_service.features.journal.store import Store
 
-_SET = "set PROCTOR_JOURNAL, or give its address by --journal"
+_SET = "set PROCTOR_JOURNAL to its address"
 _MOST_OTHERS = 20
 Row = dict[str, Any]
 Read = Callable[["str | None", "Filter", int, "int | None"], "Page"]
-Journal = Annotated[
-    str | None,
-    typer.Option(
-        help="The database: sqlite:////path or postgresql://…; default: PROCTOR_JOURNAL, or the file "
-        "of the service at PROCTOR_HOST and PROCTOR_PORT."
-    ),
-]
 Tenant = Annotated[
     str | None, typer.Option(help="Only records of this tenant; default: of all tenants.")
 ]
 
 
 @contextmanager
-def reading(journal: str | None) -> Iterator[Reader]:
+def reading() -> Iterator[Reader]:
     """Return a reader of the journal. Raises Trouble, also for errors of the database meanwhile."""
-    address = _address(journal)
+    address = _address()
     from proctor_service.features.journal.reading import Reader
 
     with _explained(address):
@@ -59,17 +52,17 @@ def reading(journal: str | None) -> Iterator[Reader]:
 
 
 @contextmanager
-def writing(journal: str | None) -> Iterator[Store]:
+def writing() -> Iterator[Store]:
     """Return a store for the journal, which must exist. Raises Trouble as `reading`."""
-    with reading(journal) as reader:  # a database of something else is left as it is
+    with reading() as reader:  # a database of something else is left as it is
         from proctor_service.features.journal.filters import Filter
 
         reader.evaluations(None, Filter(), 1)
-    address = _address(journal)
+    address = _address()
     from proctor_service.features.journal.store import Store
 
     with _explained(address):
-        store = Store(address, service_version())
+        store = Store(address, version())
         try:
             yield store
         finally:
@@ -90,20 +83,17 @@ def rows(
         left = None if left is None else left - len(found.rows)
 
 
-def _address(journal: str | None) -> URL:
+def _address() -> URL:
     """Return the database's address. Raises Trouble if there is none, or no file at it."""
     from proctor_service.features.journal.address import checked
 
-    url, folder = (journal, None) if journal is not None else _set_or_own()
-    if url == "off":
+    set_address, folder = _set_or_own()
+    if set_address == "off":
         raise Trouble(f"the journal is off: {_SET}")
     try:
-        address = checked(url)
+        address = checked(set_address)
     except StartError as error:
-        message = str(error)
-        if journal is not None:
-            message = message.replace("PROCTOR_JOURNAL", "--journal", 1)
-        raise Trouble(message) from None
+        raise Trouble(str(error)) from None
     if address.get_backend_name() == "sqlite" and not Path(str(address.database)).is_file():
         others = "" if folder is None else _others(folder)
         raise Trouble(f"no journal is at {address.database}{others}")
@@ -134,7 +124,7 @@ def _others(folder: Path) -> str:
     found = sorted(folder.glob("journal-*.db")) if folder.is_dir() else []
     if not found:
         return f"; {_SET}"
-    lines = "".join(f"\n  --journal {plain(of_file(path))}" for path in found[:_MOST_OTHERS])
+    lines = "".join(f"\n  PROCTOR_JOURNAL={plain(of_file(path))}" for path in found[:_MOST_OTHERS])
     return f"; services at other addresses have:{lines}"
 
 

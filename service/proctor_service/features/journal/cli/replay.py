@@ -21,10 +21,12 @@ from proctor_service.cli.console import aside, plain, print_list, screen
 from proctor_service.cli.failures import TROUBLE, UNSOUND, Trouble, friendly
 from proctor_service.cli.judging import judged, message_of
 from proctor_service.cli.target import client_errors, existing
-from proctor_service.features.journal.cli.recorded import Journal, Row, Tenant, reading, rows
+from proctor_service.features.journal.cli.recorded import Row, reading, rows
 from proctor_service.features.journal.replay import REPLAY_JOB, submission_of, why_not
 
 PAGE = 100
+SHOWN = 50
+"""Changes that are listed; the counts are of all."""
 REFUSED = "invalid_request"
 OPTIONS: RewardOptions = {"extract": "none", "job": REPLAY_JOB, "cache": False}
 _COLUMNS = ("id", "task", "reward", "verdict", "message")
@@ -91,27 +93,18 @@ class ReplayCounts:
 
 def replay(
     job: Annotated[str, typer.Option(help="The job whose evaluations are judged again.")],
-    url: Annotated[
-        str | None, typer.Option(help="The service; default: PROCTOR_URL, or the local one.")
-    ] = None,
-    limit: Annotated[
-        int | None, typer.Option(min=1, help="Only so many evaluations, the newest.")
-    ] = None,
-    show: Annotated[int, typer.Option(min=0, help="List this many changes at most.")] = 50,
-    tenant: Tenant = None,
-    journal: Journal = None,
 ) -> None:
     """Judge all recorded evaluations of a job again, and list the rewards that changed.
 
     Status 0: nothing changed. 1: a reward or verdict changed. 2: the service gave no reward for some
     evaluations, or the replay could not finish.
     """
-    with friendly(), client_errors(), reading(journal) as reader:
+    with friendly(), client_errors(), reading() as reader:
         from proctor_service.features.journal.filters import Filter
 
-        whole = rows(reader.whole_evaluations, tenant, Filter(job=job), page=PAGE, limit=limit)
-        counts = ReplayCounts(show)
-        with existing(url) as client:
+        whole = rows(reader.whole_evaluations, None, Filter(job=job), page=PAGE)
+        counts = ReplayCounts(SHOWN)
+        with existing() as client:
             for recorded, result in judged(client, _submissions(whole, counts), OPTIONS):
                 counts.add(recorded, result)
         _end(screen(), job, counts)

@@ -34,7 +34,7 @@ EXAMPLE: Mapping[str, str] = {
 
 
 async def form_of(request: Request) -> dict[str, str]:
-    """Return the fields of a form. Raises InvalidRequest, TooLarge and BodyTooSlow."""
+    """Return the fields of a form. Raises InvalidRequest, TooLarge and TooSlow."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise InvalidRequest("a form is application/x-www-form-urlencoded")

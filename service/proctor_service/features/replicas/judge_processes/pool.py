@@ -38,7 +38,7 @@ from proctor_service.processes.values import (
     submission_values,
 )
 from proctor_service.sandbox.environments import NO_ENVIRONMENTS, Environments
-from proctor_service.sandbox.interface import PAYER, Sandboxes, Traits
+from proctor_service.sandbox.interface import ENVIRONMENT_IDLE_SECONDS, PAYER, Sandboxes, Traits
 from proctor_service.settings import Settings, Share
 from proctor_service.settings.environments import DEFAULT
 
@@ -184,7 +184,7 @@ class Pool:
         if environment == DEFAULT:
             return min(up, key=preference)
         now = time.monotonic()
-        since = now - self._parts[0].environment_idle_seconds
+        since = now - ENVIRONMENT_IDLE_SECONDS
         running = [worker for worker in up if worker.used_at.get(environment, -math.inf) > since]
         chosen = [worker for worker in running if worker.load < worker.slots]
         if not chosen:

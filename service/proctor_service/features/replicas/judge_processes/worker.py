@@ -52,6 +52,8 @@ not answer for a minute, although it did not work. `closed`: ended by the servic
 BLAMED: frozenset[Cause] = frozenset({"stalled", "grown", "crashed"})
 """Causes for which a request may be responsible."""
 JUDGE = "judge"
+MEMORY_MB = 1024
+"""A judge process that takes more memory is replaced; the items under way take a part of it."""
 START_SECONDS = 60.0
 END_SECONDS = 15.0
 WATCH_SECONDS = 0.25
@@ -61,8 +63,8 @@ HUNG_SECONDS = 60.0
 _NUMBER = struct.Struct("<Q")
 _MEBIBYTE = 1024 * 1024
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-_FAR_STARTS = 3
-"""Sandboxes that a backend far away starts one after another, until it is open."""
+_FAR_START_SECONDS = 3 * 60.0
+"""A backend far away starts three sandboxes one after another, until it is open."""
 _ARCHIVE_COPIES = 4  # of a sandbox's files in a judge process: as read, as bytes, and in messages
 
 
@@ -214,8 +216,7 @@ class Worker:
 
     def _start_seconds(self) -> float:
         """Return the longest start: sandboxes far away come one after another."""
-        settings = self._start.settings
-        far = _FAR_STARTS * settings.aviato_start_seconds if settings.backend == "aviato" else 0.0
+        far = _FAR_START_SECONDS if self._start.settings.backend == "aviato" else 0.0
         return START_SECONDS + far
 
     async def run(self) -> Cause:
@@ -345,7 +346,7 @@ class Worker:
             archives += sum(each.archive_bytes for each in self._requests.values())
             self._ended_archive_bytes = 0
             room_mb = _ARCHIVE_COPIES * archives / _MEBIBYTE
-            if memory > self._start.settings.worker_memory_mb + room_mb:
+            if memory > MEMORY_MB + room_mb:
                 self.kill("grown")
             elif self._pinged is None:
                 self._pinged = now

@@ -1,1 +1,0 @@
-"""What a pod lacks, and which component of deploy/components mends it: `doctor --kubernetes`."""
