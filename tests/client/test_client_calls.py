@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
 from typing import Any, Unpack
 
-import httpx
 import pytest
 from client_blocking import Kind, a_client
 from client_requests import Watching
 
 from proctor_client import (
     AnySubmission,
-    AsyncClient,
-    BusyError,
-    Client,
-    DrainingError,
     InvalidRequestError,
-    ProctorConnectionError,
     ProtocolError,
     RewardOptions,
-    UnauthorizedError,
     wire,
 )
 from proctor_client.testing import FakeProctor
@@ -92,42 +83,11 @@ def test_the_waiting_time_exceeds_the_deadline_and_connecting_has_its_own(kind: 
     assert proctor.timeouts[0]["connect"] == 10.0
 
 
-def test_failures_are_outlived_under_one_key_and_judged_once(kind: Kind) -> None:
-    judged: list[str] = []
-
-    def judge(submission: wire.Submission) -> str:
-        judged.append(str(submission.completion))
-        return "passed"
-
-    proctor = FakeProctor(judge)
-    proctor.fail_next(2, retry_after_seconds=3)
-    proctor.drop_next(2)
-    proctor.answer_next(b"<h1>502</h1>", status=502, headers={"Content-Type": "text/html"})
-    answer = reward(kind, proctor, ["a", "b"])
-    assert answer.summary.passed == 2
-    assert judged == ["a", "b"]
-    assert len(proctor.requests) == 6
-    assert len(keys(proctor)) == 1
-    assert proctor.clock.sleeps[0] == 3.0
-
-
 def test_the_next_call_has_another_key(kind: Kind) -> None:
     proctor = FakeProctor()
     for _ in range(2):
         reward(kind, proctor, ["a"])
     assert len(keys(proctor)) == 2
-
-
-def test_a_stream_is_resumed_without_duplicates(kind: Kind) -> None:
-    proctor = FakeProctor(lambda submission: "failed" if submission.completion == "1" else 1.0)
-    proctor.drop_next(after_results=3)
-    proctor.fail_next(reason="busy", status=429)
-    proctor.drop_next(after_results=2)
-    results, summary = stream(kind, proctor, ["0", "1", "2", "3", "4"])
-    assert [each.index for each in results] == [0, 1, 2, 3, 4]
-    assert (summary.count, summary.passed) == (5, 4)
-    assert len(proctor.requests) == 4
-    assert len(keys(proctor)) == 1
 
 
 def test_an_item_that_could_not_be_judged_is_data(kind: Kind) -> None:
@@ -136,23 +96,6 @@ def test_an_item_that_could_not_be_judged_is_data(kind: Kind) -> None:
     assert answer.results[0].error == lost
     assert answer.results[0].reward is None
     assert answer.summary.mean_reward is None
-
-
-def test_an_outage_that_lasts_is_raised(kind: Kind) -> None:
-    proctor = FakeProctor()
-    proctor.fail_next(20, reason="draining")
-    with pytest.raises(DrainingError) as caught:
-        reward(kind, proctor, ["a"])
-    assert caught.value.retryable
-    assert len(proctor.requests) == 8
-
-
-def test_a_wrong_token_is_not_retried(kind: Kind) -> None:
-    proctor = FakeProctor()
-    proctor.fail_next(status=401, reason="unauthorized", retryable=True)
-    with pytest.raises(UnauthorizedError):
-        reward(kind, proctor, ["a"])
-    assert len(proctor.requests) == 1
 
 
 def test_an_answer_with_results_missing_is_not_handed_out(kind: Kind) -> None:
@@ -223,48 +166,6 @@ def test_the_summary_is_known_only_at_the_end() -> None:
         assert results.summary.count == 2
 
 
-def test_leaving_a_stream_early_closes_the_answer() -> None:
-    class Endless(httpx.SyncByteStream, httpx.AsyncByteStream):
-        closings = 0
-
-        def __iter__(self) -> Iterator[bytes]:
-            result = wire.Result(
-                index=0,
-                evaluation_id="ev_0",
-                reward=1.0,
-                verdict="passed",
-                integrity="separated",
-                cache="miss",
-            )
-            yield result.model_dump_json().encode() + b"\n"
-            pytest.fail("read on after the stream was left")
-
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            for each in self:
-                yield each
-
-        def close(self) -> None:
-            self.closings += 1
-
-        async def aclose(self) -> None:
-            self.closings += 1
-
-    async def in_a_loop(transport: httpx.MockTransport) -> None:
-        async with AsyncClient("http://proctor.test", transport=transport) as client:
-            async with client.reward_stream(["a", "b"]) as results:
-                assert (await anext(results)).index == 0
-            assert body.closings == 1
-
-    body = Endless()
-    transport = httpx.MockTransport(lambda request: httpx.Response(200, stream=body))
-    with Client("http://proctor.test", transport=transport) as client:
-        with client.reward_stream(["a", "b"]) as results:
-            assert next(results).index == 0
-        assert body.closings == 1
-    body = Endless()
-    asyncio.run(in_a_loop(transport))
-
-
 def test_capacity_and_health(kind: Kind) -> None:
     proctor = FakeProctor(token="let-me-in")
     proctor.fail_next()
@@ -284,28 +185,6 @@ def test_an_answer_that_is_no_capacity() -> None:
             client.capacity()
         with pytest.raises(ProtocolError, match="no Capacity"):
             client.capacity()
-
-
-def test_one_async_client_in_loop_after_loop() -> None:
-    proctor = FakeProctor()
-    client = proctor.async_client()
-    for _ in range(3):
-        assert asyncio.run(client.reward(["a"])).summary.passed == 1
-    asyncio.run(client.aclose())
-    with pytest.raises(RuntimeError, match="closed"):
-        asyncio.run(client.reward(["a"]))
-
-
-def test_max_attempts_of_one_never_retries() -> None:
-    proctor = FakeProctor()
-    proctor.fail_next(reason="busy", status=429)
-    proctor.drop_next()
-    with proctor.client(max_attempts=1) as client:
-        with pytest.raises(BusyError):
-            client.health()
-        with pytest.raises(ProctorConnectionError):
-            client.health()
-    assert proctor.clock.sleeps == []
 
 
 def test_environments(client: Any) -> None:

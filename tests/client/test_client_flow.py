@@ -84,23 +84,16 @@ def ask(
     return sends
 
 
-@pytest.mark.parametrize("seconds", [1, 5, 40])
-def test_retry_after_is_waited_for(seconds: int) -> None:
-    clock = FakeClock()
+@pytest.mark.parametrize(
+    ("seconds", "chance", "waited"),
+    [(1, 0.0, 1.0), (5, 0.0, 5.0), (40, 0.0, 40.0), (5, 0.5, 5.5), (86400, 0.0, LONGEST_RETRY_AFTER_SECONDS)],
+)  # fmt: skip
+def test_retry_after_is_waited_for_with_a_chance_added_and_up_to_a_cap(
+    seconds: int, chance: float, waited: float
+) -> None:
+    clock = FakeClock(fixed_chance=chance)
     ask([refusal(429, retry_after=str(seconds)), FINE], clock)
-    assert clock.sleeps == [float(seconds)]
-
-
-def test_chance_is_added_to_what_the_service_asked_for() -> None:
-    clock = FakeClock(fixed_chance=0.5)
-    ask([refusal(503, retry_after="5"), FINE], clock)
-    assert clock.sleeps == [5.5]
-
-
-def test_an_absurd_retry_after_is_capped() -> None:
-    clock = FakeClock()
-    ask([refusal(503, retry_after="86400"), FINE], clock)
-    assert clock.sleeps == [LONGEST_RETRY_AFTER_SECONDS]
+    assert clock.sleeps == [waited]
 
 
 def test_no_wait_when_more_is_asked_for_than_is_left() -> None:

@@ -33,7 +33,6 @@ from proctor_client import (
     AsyncClient,
     Client,
     ProctorConnectionError,
-    ProctorError,
     ProtocolError,
     UnauthorizedError,
     wire,
@@ -120,14 +119,6 @@ def test_a_proxys_page_is_retried_by_its_status(kind: Kind, loopback: Loopback) 
     assert caught.value.status_code == 403
 
 
-def test_an_unknown_reason_is_the_base_class(kind: Kind, loopback: Loopback) -> None:
-    loopback.start(refuse(409, "on_holiday"))
-    with pytest.raises(ProctorError) as caught:
-        reward(kind, loopback)
-    assert type(caught.value) is ProctorError
-    assert caught.value.reason == "on_holiday"
-
-
 def test_a_refused_token_is_not_retried_and_not_shown(
     kind: Kind, loopback: Loopback, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -160,7 +151,7 @@ def test_a_stream_read_to_its_end_leaves_the_connection_for_the_next(loopback: L
     assert len(ports) == 1
 
 
-def test_leaving_a_stream_early_ends_its_connection(loopback: Loopback) -> None:
+def test_leaving_a_stream_early_ends_its_connection(kind: Kind, loopback: Loopback) -> None:
     ended = threading.Event()
 
     def until_the_client_goes(handler: Handler) -> None:
@@ -175,7 +166,7 @@ def test_leaving_a_stream_early_ends_its_connection(loopback: Loopback) -> None:
             ended.set()
 
     loopback.start(until_the_client_goes)
-    with Client(loopback.url) as client:
+    with a_client(kind, loopback.url) as client:
         with client.reward_stream(SUBMISSIONS) as results:
             assert next(results).index == 0
         assert ended.wait(WAIT_SECONDS)

@@ -18,7 +18,6 @@ from proctor_client import (
     ProctorConnectionError,
     ProctorError,
     ProctorTimeoutError,
-    SandboxFileError,
     SandboxLostError,
     wire,
 )
@@ -95,13 +94,6 @@ def test_a_refused_command_is_sent_again_without_a_key(kind: Kind, loopback: Loo
     assert len(loopback.received) == 3
     assert loopback.keys() == set()
     assert loopback.clock.sleeps[0] == 7.0
-
-
-def test_a_lost_sandbox_is_lost(kind: Kind, loopback: Loopback) -> None:
-    loopback.start(refuse(503, "sandbox_lost", Retry_After="1"))
-    with pytest.raises(SandboxLostError):
-        use(kind, loopback, lambda sandbox: sandbox.read_file("a"))
-    assert len(loopback.received) == 1
 
 
 def test_output_comes_while_the_command_runs(loopback: Loopback) -> None:
@@ -197,14 +189,6 @@ async def test_cancelling_a_command_or_a_rollout_ends_its_connection(loopback: L
             assert await asyncio.to_thread(ended[number].wait, WAIT_SECONDS)
 
 
-def test_a_rollout_that_breaks_is_not_begun_anew(kind: Kind, loopback: Loopback) -> None:
-    loopback.start(drop)
-    refused = pytest.raises(ProctorConnectionError)
-    with a_client(kind, loopback.url, clock=loopback.clock) as client, refused:
-        client.rollout([TASK], policy=POLICY)
-    assert len(loopback.received) == 1
-
-
 def test_files_go_as_raw_bytes_by_paths_that_arrive_whole(kind: Kind, loopback: Loopback) -> None:
     data = bytes(range(256)) * 4096
 
@@ -222,12 +206,6 @@ def test_files_go_as_raw_bytes_by_paths_that_arrive_whole(kind: Kind, loopback: 
     assert loopback.bodies == [data, data]
     assert loopback.received[0]["content-type"] == "application/octet-stream"
     assert loopback.keys() == set()
-
-
-def test_a_file_that_is_not_there(kind: Kind, loopback: Loopback) -> None:
-    loopback.start(refuse(404, "file_not_found"))
-    with pytest.raises(SandboxFileError):
-        use(kind, loopback, lambda sandbox: sandbox.read_file("a"))
 
 
 def test_a_creation_and_its_end_on_the_way(loopback: Loopback) -> None:

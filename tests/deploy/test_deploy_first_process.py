@@ -39,29 +39,21 @@ assert os.getpid() != 1 == os.getppid()
     return run
 
 
-def test_it_ends_as_its_child_does(in_a_container: Run) -> None:
-    assert in_a_container("sys.exit(3)").returncode == 3
-    assert in_a_container("os.kill(os.getpid(), signal.SIGKILL)").returncode == 137
-    assert in_a_container("print('done')").stdout == "done\n"
+FOREVER = "while True: signal.pause()"
+ENDS = {
+    "sys.exit(3)": 3,
+    "os.kill(os.getpid(), signal.SIGKILL)": 137,
+    "print('done')": 0,
+    f"signal.signal(signal.SIGTERM, lambda *_: sys.exit(7)); os.kill(1, signal.SIGTERM)\n{FOREVER}": 7,
+    f"os.kill(1, signal.SIGTERM)\n{FOREVER}": 128 + 15,
+}
 
 
-def test_it_passes_signals_on(in_a_container: Run) -> None:
-    done = in_a_container("""
-        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(7))
-        os.kill(1, signal.SIGTERM)
-        while True:
-            signal.pause()
-    """)
-    assert done.returncode == 7, done.stderr
-
-
-def test_a_signal_ends_what_does_not_handle_it(in_a_container: Run) -> None:
-    done = in_a_container("""
-        os.kill(1, signal.SIGTERM)
-        while True:
-            signal.pause()
-    """)
-    assert done.returncode == 128 + 15, done.stderr
+@pytest.mark.parametrize("program", ENDS)
+def test_it_ends_as_its_child_does_and_passes_signals_on(in_a_container: Run, program: str) -> None:
+    done = in_a_container(program)
+    assert done.returncode == ENDS[program], done.stderr
+    assert done.stdout == ("done\n" if "done" in program else "")
 
 
 def test_it_reaps_orphans(in_a_container: Run) -> None:

@@ -19,8 +19,6 @@ from waits import WAIT_SECONDS
 
 from proctor_client import wire
 from proctor_service.errors import InvalidRequest
-from proctor_service.features.compat.open_r1 import ExecuteBatch
-from proctor_service.features.compat.sandbox_fusion import RunCode
 from proctor_service.http import body as bodies
 from proctor_service.http.json import encode
 from proctor_service.settings import Settings
@@ -224,8 +222,6 @@ FLOODS: dict[str, tuple[type[BaseModel], str]] = {
     "empty texts in a command": (wire.ExecRequest, json.dumps({"command": [""] * MANY})),
     "unknown fields": (wire.RewardRequest, json.dumps({f"u{n}": 1 for n in range(MANY)})),
     "files": (wire.SandboxRequest, json.dumps({"files": {f"u{n}": 1 for n in range(MANY)}})),
-    "files of a program": (RunCode, json.dumps({"code": "", "files": {str(n): 1 for n in range(MANY)}})),
-    "languages": (ExecuteBatch, json.dumps({"scripts": ["1"], "languages": [1] * MANY})),
     "messages": (wire.Submission, json.dumps({"completion": [{"role": "user"}] * MANY})),
     "parts of a message": (wire.Message, json.dumps({"role": "user", "content": [{}] * MANY})),
     "submissions": (wire.RewardRequest, json.dumps({"submissions": [{}] * MANY})),

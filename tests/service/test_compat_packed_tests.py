@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import json
 import os
 import pickle
 import pickletools
@@ -10,10 +12,14 @@ import zlib
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from proctor_service.errors import InvalidRequest
 from proctor_service.features.compat import open_instruct
 from proctor_service.features.compat.open_instruct import unpacked
+from proctor_service.features.compat.open_r1 import ExecuteBatch
+from proctor_service.features.compat.sandbox_fusion import RunCode
+from proctor_service.http.body import parse_body
 
 PLAIN: list[Any] = [
     "assert f(1) == 2",
@@ -126,3 +132,18 @@ def test_one_long_text_many_times_is_too_large(monkeypatch: pytest.MonkeyPatch) 
 def test_what_is_no_list_is_refused(tests: Any) -> None:
     with pytest.raises(InvalidRequest):
         unpacked(tests)
+
+
+MANY = 300_000
+FLOODS: dict[str, tuple[type[BaseModel], str]] = {
+    "files of a program": (RunCode, json.dumps({"code": "", "files": {str(n): 1 for n in range(MANY)}})),
+    "languages": (ExecuteBatch, json.dumps({"scripts": ["1"], "languages": [1] * MANY})),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("flood", FLOODS)
+def test_a_flood_of_wrong_values_is_refused_in_few_words(flood: str) -> None:
+    model, body = FLOODS[flood]
+    with pytest.raises(InvalidRequest) as raised:
+        asyncio.run(parse_body(model, body.encode()))
+    assert 0 < len(raised.value.message) < 1000

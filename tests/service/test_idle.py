@@ -30,40 +30,36 @@ def idle_seconds(samples: Iterable[Sample]) -> float:
     return sum(clock.account(each).idle_seconds for each in samples)
 
 
-def test_sleep_counts() -> None:
-    samples = [sample(second, (0.1, 0.0, "S")) for second in range(1, 11)]
-    assert idle_seconds(samples) == 9.9
+def slept(second: int, exchanges: int) -> Sample:
+    """A second of sleep, while the service waits for a core for most of it."""
+    asleep = sample(second, (0.1, 0.0, "S"))
+    return replace(asleep, exchanges=exchanges, service_seconds=0.9 * second)
 
 
-def test_a_wait_for_a_core_is_never_idle_however_long_it_lasts() -> None:
-    waiting = [sample(second, (0.1, 0.0, "R")) for second in range(1, 1000)]
-    over = [sample(1000, (0.2, 999.8, "S"))]
-    assert idle_seconds(waiting + over) < 0.001
+HUNDRED = range(1, 101)
+# what a program does → the looks at it, and the least and the most that is settled as idle, in seconds
+PROGRAMS: dict[str, tuple[list[Sample], float, float]] = {
+    "sleeps": ([sample(s, (0.1, 0.0, "S")) for s in range(1, 11)], 9.9, 9.9),
+    "waits for a core, however long": (
+        [*(sample(s, (0.1, 0.0, "R")) for s in range(1, 1000)), sample(1000, (0.2, 999.8, "S"))], 0.0, 0.001),
+    "short turns between long waits": (
+        [sample(s, (0.004 * s, 0.996 * s, "R")) for s in range(1, 1000)], 0.0, 0.001),
+    "throttled": ([sample(s, (s / 2, 0.0, "S"), throttled=s / 2) for s in range(1, 100)], 0.0, 0.001),
+    "sleeps while others are throttled": (
+        [sample(s, (0.1, 0.0, "S"), throttled=s / 2) for s in HUNDRED], 98.0, 100.0),
+    "looks runnable at every look, which takes as much as it hides": (
+        [sample(s, (0.02 * s, 0.0, "R")) for s in HUNDRED], 94.0, 100.0),
+    "one thread starves, and keeps what others slept open": (
+        [sample(s, (0.1, 0.0, "S"), (0.1, 0.0, "R")) for s in range(1, 51)], 0.0, 0.0),
+    "waits for a service that itself waits for a core": ([slept(s, s) for s in HUNDRED], 9.9, 9.9),
+    "sleeps while a service that it asks for nothing waits": ([slept(s, 7) for s in HUNDRED], 98.0, 100.0),
+}  # fmt: skip
 
 
-def test_short_turns_between_long_waits_are_never_idle() -> None:
-    samples = [sample(second, (0.004 * second, 0.996 * second, "R")) for second in range(1, 1000)]
-    assert idle_seconds(samples) < 0.001
-
-
-def test_a_throttled_program_is_never_idle() -> None:
-    samples = [sample(s, (s / 2, 0.0, "S"), throttled=s / 2) for s in range(1, 100)]
-    assert idle_seconds(samples) < 0.001
-
-
-def test_who_sleeps_is_idle_while_others_are_throttled() -> None:
-    samples = [sample(s, (0.1, 0.0, "S"), throttled=s / 2) for s in range(1, 101)]
-    assert idle_seconds(samples) > 98
-
-
-def test_looking_runnable_at_every_look_takes_as_much_as_it_hides() -> None:
-    samples = [sample(second, (0.02 * second, 0.0, "R")) for second in range(1, 101)]
-    assert idle_seconds(samples) > 94
-
-
-def test_one_thread_that_starves_keeps_what_others_slept_open() -> None:
-    starving = [sample(s, (0.1, 0.0, "S"), (0.1, 0.0, "R")) for s in range(1, 51)]
-    assert idle_seconds(starving) == 0.0
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_only_sleep_is_idle(program: str) -> None:
+    samples, least, most = PROGRAMS[program]
+    assert least - 1e-6 <= idle_seconds(samples) <= most + 1e-6
 
 
 def test_a_crowd_of_threads_is_settled_though_some_wait_at_every_look() -> None:
@@ -84,22 +80,6 @@ def test_a_thread_that_ended_while_it_waited_leaves_time_that_nobody_can_tell() 
     ]
     assert sum(part.idle_seconds for part in parts) == 1.0
     assert sum(part.unseen_seconds for part in parts) == 2.0
-
-
-def test_waits_for_a_service_that_itself_waits_for_a_core_are_not_idle() -> None:
-    samples = [
-        replace(sample(s, (0.1, 0.0, "S")), exchanges=s, service_seconds=0.9 * s)
-        for s in range(1, 101)
-    ]
-    assert idle_seconds(samples) == pytest.approx(9.9)
-
-
-def test_a_service_that_waits_for_a_core_excuses_no_program_that_asks_it_for_nothing() -> None:
-    samples = [
-        replace(sample(s, (0.1, 0.0, "S")), exchanges=7, service_seconds=0.9 * s)
-        for s in range(1, 101)
-    ]
-    assert idle_seconds(samples) > 98
 
 
 def test_an_unreadable_figure_of_the_service_makes_no_program_idle() -> None:

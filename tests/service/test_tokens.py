@@ -17,7 +17,6 @@ from waits import WAIT_SECONDS
 
 from fault_rig.processes import Process
 from proctor_service.app import build_app
-from proctor_service.features.journal.console.policy import PATH
 from proctor_service.http.middleware import OPEN_PATHS
 from proctor_service.settings import Settings
 
@@ -69,7 +68,7 @@ def refused(answer: httpx.Response) -> bool:
         return answer.status_code == 404
     if answer.status_code != 401:
         return False
-    if path.startswith(PATH):
+    if f"{path}/".startswith("/console/"):  # a page for browsers, which log in by themselves
         return 'action="/console/login"' in answer.text
     return answer.request.method == "HEAD" or answer.json()["error"]["reason"] == "unauthorized"
 

@@ -359,18 +359,22 @@ def test_above_a_share_that_was_set_it_raises(fake: FakeProctor) -> None:
 # ---------------------------------------------------------------- trainers that take None for 0.0
 
 
-@pytest.mark.usefixtures("old_trl")
-def test_before_trl_1_15_the_siblings_stand_in(fake: FakeProctor) -> None:
-    completions = ["pass", "lost", "fail", "half", "lost", "pass", "pass", "fail"]
-    rewards = ask(fake, *completions, prompts=["a"] * 4 + ["b"] * 4)
-    assert rewards == [1.0, 0.5, 0.0, 0.5, pytest.approx(2 / 3), 1.0, 1.0, 0.0]
+SIBLINGS = [
+    (
+        "aaaabbbb",
+        "pass lost fail half lost pass pass fail",
+        [1, 0.5, 0, 0.5, pytest.approx(2 / 3), 1, 1, 0],
+    ),
+    ("aabbbb", "lost lost pass fail pass pass", [0.75, 0.75, 1, 0, 1, 1]),  # a group without any
+]
 
 
 @pytest.mark.usefixtures("old_trl")
-def test_before_trl_1_15_a_group_without_any_gets_no_advantage(fake: FakeProctor) -> None:
-    completions = ["lost", "lost", "pass", "fail", "pass", "pass"]
-    rewards = ask(fake, *completions, prompts=[*"aabbbb"])
-    assert rewards == [0.75, 0.75, 1.0, 0.0, 1.0, 1.0]
+@pytest.mark.parametrize(("groups", "completions", "rewards"), SIBLINGS)
+def test_before_trl_1_15_the_siblings_stand_in(
+    fake: FakeProctor, groups: str, completions: str, rewards: list[float]
+) -> None:
+    assert ask(fake, *completions.split(), prompts=[*groups]) == rewards
 
 
 @pytest.mark.usefixtures("old_trl")
