@@ -1,1 +1,0 @@
-"""The running service: its parts from open to close, and its HTTP server."""
