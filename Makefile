@@ -12,9 +12,15 @@ HARBOR := .venv-harbor
 NEWEST := .venv-aviato-newest
 HARBOR_PYTHON ?= $(firstword $(wildcard /usr/local/bin/python3.12 /usr/bin/python3.12 \
 	$(HOME)/.pyenv/versions/3.12.*/bin/python3.12) python3.12)
-# Folders of tests/ that `make test` leaves to targets of their own, each `make test-NAME`.
+# What `make test` leaves to targets of their own, each `make test-NAME`, and where those tests lie.
 SUITES := agents attacks aviato benchmarks compat console deploy faults images journal languages \
 	replicas versions
+FOLDERS_agents := core/agents features/rollouts/suite
+FOLDERS_console := features/journal/console
+FOLDERS_images := features/environments/suite
+$(foreach each,aviato compat journal languages replicas,$(eval FOLDERS_$(each) := features/$(each)/suite))
+# All tests of a feature, those that `make test` runs and those of its suites.
+FEATURE = $(wildcard $(addprefix tests/features/$(NAME),/ /suite /console))
 ADAPTERS := $(basename $(notdir $(wildcard tests/trainers_adapters/requirements/*.txt)))
 CODE := client service trainers tests bench deploy/sbom.py
 DIST ?= dist
@@ -31,7 +37,7 @@ endif
 # Commands start from compiled modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install install-trl install-art install-harbor install-adapters serve demo demo-train dist test-fast test test-all test-programs $(SUITES:%=test-%) test-trl test-art test-unsloth test-unsloth-gpu test-harbor test-adapters $(ADAPTERS:%=test-adapter-%) test-aviato-newest lint generate format test-cgroup2 image pin-base bench fuzz mutants clean
+.PHONY: help install install-trl install-art install-harbor install-adapters serve demo demo-train dist test-fast test test-all test-programs $(SUITES:%=test-%) test-feature test-trl test-art test-unsloth test-unsloth-gpu test-harbor test-adapters $(ADAPTERS:%=test-adapter-%) test-aviato-newest lint generate format test-cgroup2 image pin-base bench fuzz mutants clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -76,7 +82,12 @@ test-programs: ## install the programs that suites need, from Debian and npm; as
 
 # Each suite says which programs it needs and does not find.
 $(SUITES:%=test-%): test-%: $(VENV)/.tools
-	$(BIN)/python -m pytest --show-capture=stdout -n $(JOBS) --dist loadfile tests/$*
+	$(BIN)/python -m pytest --show-capture=stdout -n $(JOBS) --dist loadfile $(addprefix tests/,$(or $(FOLDERS_$*),$*))
+
+test-feature: $(VENV)/.tools ## all tests of one feature, NAME=journal
+	@test -n "$(NAME)" -a -d "tests/features/$(NAME)" || \
+		{ echo "Name a feature: make test-feature NAME=…, one of $(filter-out conftest.py __pycache__,$(notdir $(wildcard tests/features/*)))"; exit 1; }
+	$(BIN)/python -m pytest --show-capture=stdout -n $(JOBS) --dist loadfile $(FEATURE)
 
 test-agents: ## rollouts with tools, and gradings of sandboxes that agents have tampered with
 test-attacks: ## hostile programs and agents, as root and as an ordinary user
@@ -163,7 +174,7 @@ test-aviato-newest: $(VENV)/.service ## Aviato's backend with the newest SDK and
 		-e client -e service -r requirements-aviato-newest.txt
 	$(UV) pip install --python $(NEWEST)/bin/python -c $(NEWEST)/constraints.txt \
 		--upgrade 'cwsandbox[wandb]'
-	$(NEWEST)/bin/python -m pytest tests/aviato_newest tests/aviato
+	$(NEWEST)/bin/python -m pytest tests/features/aviato/newest tests/features/aviato/suite
 
 lint: $(VENV)/.tools ## ruff, and mypy in strict mode
 	$(BIN)/ruff check $(CODE)

@@ -3,7 +3,8 @@
     PYTHONPATH=client:service:tests:tests/support python bench/aviato.py [--evaluations 300]
 
 Prints machine and date, and a line for each figure. It shows nothing of Aviato's own latency or quotas: those
-are for whoever has an account. What faults and a killed service do is in `tests/e2e/test_aviato.py`.
+are for whoever has an account. What faults and a killed service do is in
+`tests/features/aviato/suite/test_aviato.py`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import Any
 from harness import Service, running_service
 
 from aviato_gateway.stand_in import StandIn, stand_in
-from e2e.test_corpora import corpus, judge, mbpp, rows
+from core.e2e.test_corpora import corpus, judge, mbpp, rows
 
 START_SECONDS = 0.3
 TICK_SECONDS = 0.002

@@ -28,7 +28,7 @@ import httpx
 from leaks import MEMORY_SHARE, holdings
 from service_process import ServiceProcess
 
-from e2e.test_corpora import contest, corpus, mbpp, rows
+from core.e2e.test_corpora import contest, corpus, mbpp, rows
 
 ROUND_SECONDS = 120.0
 LOOKS = 5

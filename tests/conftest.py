@@ -44,7 +44,7 @@ if importlib.util.find_spec("hypothesis") is not None:  # not in a trainer's env
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.path.relative_to(_TESTS).parts[0] in SLOW_FOLDERS:
+        if SLOW_FOLDERS & set(item.path.relative_to(_TESTS).parts):
             item.add_marker("slow")
         names = vars(item.module).keys() if isinstance(item, pytest.Function) else ()
         if STARTERS & set(names) or SERVICES & set(getattr(item, "fixturenames", ())):

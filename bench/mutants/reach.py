@@ -34,7 +34,7 @@ START_SECONDS = 0.2
 TEST_SECONDS = 0.005
 """Estimated time that pytest adds to each test."""
 _PARAMETERS = re.compile(r"\[.*", re.DOTALL)
-"""The parameters in a test's name: "[1-x]" in "tests/service/test_text.py::test_tokens[1-x]"."""
+"""The parameters in a test's name: "[1-x]" in "tests/core/test_text.py::test_tokens[1-x]"."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,10 @@ from pathlib import Path
 _REPOSITORY = Path(__file__).resolve().parents[2]
 _SELECTED = (
     "tests/cgroup2",
-    "tests/service/test_cgroups.py",
-    "tests/contract/test_contract_sandbox.py",
-    "tests/contract/test_contract_stateful.py",
-    "tests/contract/test_contract_ordinary_user.py",
+    "tests/core/test_cgroups.py",
+    "tests/core/contract/test_contract_sandbox.py",
+    "tests/core/contract/test_contract_stateful.py",
+    "tests/core/contract/test_contract_ordinary_user.py",
     "tests/attacks/test_hostile_programs.py",
     "-k",
     "not two_hundred",  # so many sandboxes take too long on its one core

@@ -1,13 +1,13 @@
-"""Folders of tests that `make test-fast` leaves out, and those with make targets of their own."""
+"""Folders of tests, at any depth, out of `make test-fast`, and those with make targets of their own."""
 
 from __future__ import annotations
 
 SUITES = frozenset(
-    {"agents", "attacks", "aviato", "aviato_newest", "benchmarks", "cgroup2", "compat", "console"}
-    | {"deploy", "faults", "images", "journal", "languages", "replicas", "versions"}
-    | {"trainers_adapters", "trainers_art", "trainers_harbor", "trainers_trl", "trainers_unsloth"}
+    {"agents", "attacks", "benchmarks", "cgroup2", "console", "deploy", "faults", "newest", "suite"}
+    | {"versions", "trainers_adapters", "trainers_art", "trainers_harbor", "trainers_trl"}
+    | {"trainers_unsloth"}
 )
-"""Folders that `make test` leaves to other targets; the same as in pyproject.toml."""
+"""Names of folders that `make test` leaves to other targets; the same as in pyproject.toml."""
 SLOW_FOLDERS = SUITES | {"contract", "e2e", "fuzz", "hostile", "integrity"}
 """Folders whose tests start real sandboxes, or try many cases: each of these tests is `slow`."""
 STARTERS = frozenset({"running_service", "ServiceProcess", "CliRunner", "proctor", "subprocess"})

@@ -16,7 +16,7 @@ from proctor_service.judge.control.graders import changed_grader
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.settings.languages import LANGUAGES
 
-FOLDER = Path(__file__).parents[1] / "integrity" / "honest_suites"
+FOLDER = Path(__file__).parents[1] / "core" / "integrity" / "honest_suites"
 _FILES = {
     "cargo_test": "tests/it.rs",
     "go_test": "f_test.go",

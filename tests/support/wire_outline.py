@@ -1,6 +1,6 @@
 """Outline of the HTTP contract, and what a newer contract may not do to clients of an older one.
 
-`python tests/support/wire_outline.py` writes the outline of this tree to `tests/service/wire_1.json`.
+`python tests/support/wire_outline.py` writes the outline of this tree to `tests/core/wire_1.json`.
 That file is of the first version of the wire: replace it only with a new version.
 """
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 Outline: TypeAlias = dict[str, Any]
-FILE = Path(__file__).resolve().parents[1] / "service" / "wire_1.json"
+FILE = Path(__file__).resolve().parents[1] / "core" / "wire_1.json"
 
 
 def outline(openapi: dict[str, Any]) -> Outline:

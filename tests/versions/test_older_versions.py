@@ -77,7 +77,8 @@ def test_the_first_client_with_this_service(tests: str, first: Path, tmp_path: P
 
 
 def test_this_client_with_the_first_service(first: Path, tmp_path: Path) -> None:
-    assert passed(CLIENT_TESTS, of=ROOT, service=first, scratch=tmp_path / "scratch") >= 10
+    tests = CLIENT_TESTS.replace("e2e", "core/e2e")
+    assert passed(tests, of=ROOT, service=first, scratch=tmp_path / "scratch") >= 10
 
 
 def test_what_the_first_service_does_not_know_is_named(first: Path) -> None:

@@ -1,0 +1,5 @@
+"""A service with its default settings and real sandboxes, its client, and a judge in real sandboxes."""
+
+from real_service import client, judge, places, service
+
+__all__ = ["client", "judge", "places", "service"]
