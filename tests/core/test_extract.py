@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proctor_client.wire import Extract, ExtractRule
-from proctor_service.features.languages.texts import texts_of
 from proctor_service.judge.extract import PYTHON_TEXTS, extract, read_program
 from proctor_service.judge.python_source import MOST_PARSED, PART_CHARACTERS
 
@@ -355,31 +354,6 @@ def test_none_takes_the_text_as_it_is() -> None:
 
 def test_a_blank_text_holds_no_code_in_any_mode() -> None:
     assert [extract(" \r\n\t", mode) for mode in MODES] == [None] * 4
-
-
-@pytest.mark.parametrize(
-    ("fence", "language", "found"),
-    [
-        ("c++", "cpp", True),
-        ("C++17", "cpp", True),
-        ("cpp20", "cpp", True),
-        ("c11", "cpp", False),
-        ("cpp", "cpp", True),
-        ("", "cpp", True),
-        ("js", "javascript", True),
-        ("sh", "bash", True),
-        ("golang", "go", True),
-        ("rs", "rust", True),
-        ("java", "java", True),
-        ("zig", "zig", True),
-        ("python", "cpp", False),
-        ("java", "javascript", False),
-        ("c", "cpp", False),
-    ],
-)
-def test_other_languages_have_their_own_fences(fence: str, language: str, found: bool) -> None:
-    text = f"```{fence}\nint x;\n```"
-    assert extract(text, "fence", texts_of(language)) == ("int x;" if found else None)
 
 
 TOO_DEEP = {

@@ -434,3 +434,28 @@ def test_the_end_of_thoughts_is_a_line_of_its_own(form: str) -> None:
 
 def test_many_words_of_kotlin_are_no_long_work() -> None:
     assert extract("class " * 2700, "auto", texts_of("kotlin")) is None
+
+
+@pytest.mark.parametrize(
+    ("fence", "language", "found"),
+    [
+        ("c++", "cpp", True),
+        ("C++17", "cpp", True),
+        ("cpp20", "cpp", True),
+        ("c11", "cpp", False),
+        ("cpp", "cpp", True),
+        ("", "cpp", True),
+        ("js", "javascript", True),
+        ("sh", "bash", True),
+        ("golang", "go", True),
+        ("rs", "rust", True),
+        ("java", "java", True),
+        ("zig", "zig", True),
+        ("python", "cpp", False),
+        ("java", "javascript", False),
+        ("c", "cpp", False),
+    ],
+)
+def test_other_languages_have_their_own_fences(fence: str, language: str, found: bool) -> None:
+    text = f"```{fence}\nint x;\n```"
+    assert extract(text, "fence", texts_of(language)) == ("int x;" if found else None)

@@ -13,7 +13,7 @@ from proctor_service.judge.extract import extract
 from proctor_service.settings import Settings
 from proctor_service.settings.languages import LANGUAGES, Language, language_named
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "graders.md"
+DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "graders.md"
 
 
 @pytest.mark.parametrize(
