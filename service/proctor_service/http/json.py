@@ -51,15 +51,6 @@ def encode(body: dict[str, Any] | str) -> bytes:
         return _LONE_SURROGATE.sub(lambda found: f"\\\\u{ord(found[0]):04x}", text).encode()
 
 
-def encode_long(text: str, encode_part: Callable[[str], bytes] = encode) -> bytes:
-    """Encode a long text as a JSON string, in parts; other threads run between two."""
-    parts = [
-        encode_part(text[begin : begin + _PART_CHARACTERS])[1:-1]
-        for begin in range(0, len(text), _PART_CHARACTERS)
-    ]
-    return b"".join([b'"', *parts, b'"'])
-
-
 def joined(*objects: bytes) -> bytes:
     """Return the JSON object with the members of all these, whose names differ."""
     return b"".join([b"{", b",".join([each[1:-1] for each in objects if each != b"{}"]), b"}"])

@@ -19,7 +19,6 @@ import math
 import operator
 import string
 import symtable
-import sys
 import typing
 import warnings
 from collections.abc import Iterator, Sequence
@@ -74,12 +73,6 @@ def looks_like_class(name: str) -> bool:
     """Tell whether a name is written like a class: true for `Stack`, false for `stack`, `LIMIT`."""
     stripped = name.lstrip("_")
     return stripped[:1].isupper() and (len(stripped) == 1 or not stripped.isupper())
-
-
-def is_standard(module: str) -> bool:
-    """Tell whether a module is in the standard library, or is numpy, pytest or `__future__`."""
-    top = module.partition(".")[0]
-    return top in sys.stdlib_module_names or top in ("numpy", "pytest", "__future__")
 
 
 def _globals_of(suite: Suite) -> tuple[set[str], set[str]]:

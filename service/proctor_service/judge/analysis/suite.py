@@ -497,13 +497,3 @@ def is_name(node: ast.AST, name: str) -> bool:
 def arguments_of(call: ast.Call) -> list[ast.expr]:
     """Return the arguments of a call, those by position first."""
     return [*call.args, *(keyword.value for keyword in call.keywords)]
-
-
-def containing(suite: Suite, wanted: Callable[[ast.AST], bool]) -> set[int]:
-    """Return the ids of the nodes that are wanted, or contain a wanted node."""
-    found: set[int] = set()
-    for nodes in suite.nodes:
-        for node in reversed(nodes):  # from the inside out
-            if wanted(node) or any(id(each) in found for each in ast.iter_child_nodes(node)):
-                found.add(id(node))
-    return found
