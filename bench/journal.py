@@ -33,7 +33,7 @@ from sqlalchemy.engine import URL
 from proctor_service.features.journal.address import checked
 from proctor_service.features.journal.filters import Filter
 from proctor_service.features.journal.reading import Reader
-from proctor_service.features.journal.store import Store
+from proctor_service.features.journal.store import JournalStore
 
 GROUP = 500
 """Records in a transaction, as the service's writer has them when it is behind."""
@@ -147,7 +147,7 @@ def _drop_pages(path: Path) -> None:
 
 def fill(url: URL, count: int) -> None:
     """Write the records, and print what that cost."""
-    store = Store(url, "0.0.0")
+    store = JournalStore(url, "0.0.0")
     store.open()
     wall = used = 0.0
     records = iter(Records(count))

@@ -19,7 +19,7 @@ from contextlib import AbstractAsyncContextManager
 from proctor_service.app import build_app, make_server
 from proctor_service.cli.serve import end_with
 from proctor_service.evaluate import Judge
-from proctor_service.features.replicas.judge_processes.pool import Pool
+from proctor_service.features.replicas.judge_processes.pool import JudgePool
 from proctor_service.features.replicas.judge_processes.process import run
 from proctor_service.features.replicas.judge_processes.worker import Cause
 from proctor_service.judge.submission import Judgement, Submission
@@ -114,7 +114,7 @@ class NoSandboxes:
 
 def serve(settings: Settings) -> None:
     """Run the service until SIGTERM, with at least one judge process."""
-    pool = Pool(
+    pool = JudgePool(
         settings.for_workers(), worker_environment(), _ended, _clear, (sys.executable, __file__, "judge")
     )  # fmt: skip
     app = build_app(settings, pool.backend, pool.judge)

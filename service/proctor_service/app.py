@@ -323,13 +323,13 @@ def make_server(app: FastAPI) -> Server:
     settings = parts.core.settings
     in_this_process = settings.max_sandboxes if parts.holds_sandboxes else 0
 
-    def tell(port: int) -> None:
+    def announce(port: int) -> None:
         url = browser_url(settings, port)
         for hear in parts.core.listening:
             hear(url)
 
     config = server_config(app, settings, in_this_process)
-    return Server(config, parts, tell)
+    return Server(config, parts, announce)
 
 
 def serve(settings: Settings) -> None:

@@ -48,8 +48,8 @@ _BASE = "deploy/base/deployment.yaml has it"
 
 def settings_check(problem: str = "") -> MachineCheck:
     """Return the check of settings that are valid, or that have a problem."""
-    mend = next((hint for word, hint in _HINTS.items() if word in problem), "")
-    return MachineCheck("settings", not problem, problem or "valid", mend, required=True)
+    fix = next((hint for word, hint in _HINTS.items() if word in problem), "")
+    return MachineCheck("settings", not problem, problem or "valid", fix, required=True)
 
 
 def pod_checks(settings: Settings, machine: Sequence[MachineCheck]) -> Iterator[MachineCheck]:
@@ -71,8 +71,8 @@ def pod_checks(settings: Settings, machine: Sequence[MachineCheck]) -> Iterator[
         f"automountServiceAccountToken: false; {_BASE}",
     )
     first = Path("/proc/1/comm").read_text().strip()
-    mend = "start the service behind tini, as the image does: it reaps orphans"
-    yield MachineCheck("first_process", first == "tini", f"the first process is {first}", mend)
+    fix = "start the service behind tini, as the image does: it reaps orphans"
+    yield MachineCheck("first_process", first == "tini", f"the first process is {first}", fix)
     yield _network(settings)
 
 
@@ -95,8 +95,8 @@ def _capabilities(held: int, *, is_root: bool) -> MachineCheck:
     if missing:
         detail = f"{text}, without {', '.join(missing)}"
         return MachineCheck("capabilities", False, detail, "component capabilities", required=True)
-    mend = f'capabilities: {{drop: ["ALL"]}}; {_BASE}'
-    return MachineCheck("capabilities", not (others if is_root else held), text, mend)
+    fix = f'capabilities: {{drop: ["ALL"]}}; {_BASE}'
+    return MachineCheck("capabilities", not (others if is_root else held), text, fix)
 
 
 def _sandbox(settings: Settings, capabilities: int) -> MachineCheck:
@@ -110,9 +110,9 @@ def _sandbox(settings: Settings, capabilities: int) -> MachineCheck:
     refused = [f"{step} ({os.strerror(int(code))})" for step, code in steps if code != "0"]
     detail = f"the pod refuses: {', '.join(refused)}" if refused else "all steps of a sandbox work"
     label = _read("/proc/self/attr/current")
-    mend = f"{_MAKERS}; procMount: Unmasked"
-    mend += f"; a profile for the label {label}: deploy/platforms.md" if label else ""
-    return MachineCheck("sandbox", bool(steps) and not refused, detail, mend, required=True)
+    fix = f"{_MAKERS}; procMount: Unmasked"
+    fix += f"; a profile for the label {label}: deploy/platforms.md" if label else ""
+    return MachineCheck("sandbox", bool(steps) and not refused, detail, fix, required=True)
 
 
 def _cgroups(checks: Sequence[MachineCheck]) -> MachineCheck:

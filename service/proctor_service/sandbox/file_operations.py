@@ -55,10 +55,10 @@ class FileOperations(ABC):
         return _check(ended, "the sandbox's files do not fit an archive of their size")
 
     async def restore(
-        self, archive: bytes, kept: Sequence[str] = (), left_out: Sequence[str] = ()
+        self, archive: bytes, kept_paths: Sequence[str] = (), left_out: Sequence[str] = ()
     ) -> None:
         """See `StatefulSandbox.restore`."""
-        what: list[object] = [len(archive), list(kept), list(left_out)]
+        what: list[object] = [len(archive), list(kept_paths), list(left_out)]
         ended = await self._file_operation("take_over", what, stdin=archive)
         _check_waiting(ended)
         _check(ended, "")

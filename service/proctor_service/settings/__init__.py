@@ -54,17 +54,17 @@ def start_warnings(more: Sequence[sources.Group] = ()) -> list[str]:
 
     `more`: groups of features. Raises StartError for an unknown key of the file in PROCTOR_CONFIG.
     """
-    known = (*GROUPS, *more)
+    groups = (*GROUPS, *more)
     config = sources.read_config()
     if config is not None:
-        config.check_names(known, REMOVED_SETTINGS)
+        config.check_names(groups, REMOVED_SETTINGS)
     warnings = [
         f"{name} is no setting any more: {text}" for name, text in removed_variables().items()
     ]
-    for name, nearest in sources.unknown_variables(known, REMOVED_SETTINGS).items():
+    for name, nearest in sources.unknown_variables(groups, REMOVED_SETTINGS).items():
         meant = f"; did you mean {nearest}?" if nearest else ""
         warnings.append(f"{name} is no setting{meant}")
-    readable = sources.open_secrets(config, known)
+    readable = sources.open_secrets(config, groups)
     return [*warnings, readable] if readable else warnings
 
 
@@ -116,10 +116,10 @@ class Settings(
 
     @field_validator("languages", mode="before")
     @classmethod
-    def _beside_the_known(cls, given: object) -> object:
-        if not isinstance(given, dict):
-            return given
-        merged = {**LANGUAGES, **given}
+    def _beside_the_known(cls, value: object) -> object:
+        if not isinstance(value, dict):
+            return value
+        merged = {**LANGUAGES, **value}
         return {name: language for name, language in merged.items() if language is not None}
 
     @model_validator(mode="after")

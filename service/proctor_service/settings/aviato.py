@@ -58,10 +58,10 @@ class Secret(_Model):
 
     @field_validator("variable")
     @classmethod
-    def _checked(cls, given: str) -> str:
-        if given:
-            _check_variable(given)
-        return given
+    def _checked(cls, value: str) -> str:
+        if value:
+            _check_variable(value)
+        return value
 
 
 class Mount(_Model):
@@ -73,12 +73,12 @@ class Mount(_Model):
 
     @field_validator("path")
     @classmethod
-    def _checked(cls, given: str) -> str:
-        parts = PurePosixPath(given).parts
+    def _checked(cls, value: str) -> str:
+        parts = PurePosixPath(value).parts
         if len(parts) < 2 or parts[0] != "/" or ".." in parts or parts[1] in _OWN_PLACES:
             own = ", ".join(f"/{name}" for name in _OWN_PLACES)
-            raise ValueError(f"{given!r} is no absolute path of a folder outside of {own}")
-        return given
+            raise ValueError(f"{value!r} is no absolute path of a folder outside of {own}")
+        return value
 
 
 class PullSecret(_Model):
@@ -107,30 +107,30 @@ class AviatoOptions(_Model):
 
     @field_validator("secrets")
     @classmethod
-    def _variables(cls, given: tuple[Secret, ...]) -> tuple[Secret, ...]:
-        names = [secret.shown_as for secret in given]
+    def _variables(cls, value: tuple[Secret, ...]) -> tuple[Secret, ...]:
+        names = [secret.shown_as for secret in value]
         for name in names:
             _check_variable(name)
             if names.count(name) > 1:
                 raise ValueError(f"two secrets have the variable {name}")
-        return given
+        return value
 
     @field_validator("mounts")
     @classmethod
-    def _paths(cls, given: tuple[Mount, ...]) -> tuple[Mount, ...]:
-        paths = [PurePosixPath(mount.path) for mount in given]
+    def _paths(cls, value: tuple[Mount, ...]) -> tuple[Mount, ...]:
+        paths = [PurePosixPath(mount.path) for mount in value]
         for path in paths:
             if sum(path.is_relative_to(other) for other in paths) > 1:
                 raise ValueError(f"{path} lies in another mount")
-        return given
+        return value
 
     @field_validator("egress")
     @classmethod
-    def _names(cls, given: tuple[str, ...]) -> tuple[str, ...]:
-        for name in given:
+    def _names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
             if not _NAME.fullmatch(name) or len(name) > _LONGEST_NAME:
                 raise ValueError(f"{name!r} is no name of a host, or `*.` and such a name")
-        return given
+        return value
 
 
 def _check_variable(name: str) -> None:

@@ -92,49 +92,49 @@ class Environment(BaseModel):
 
     @field_validator("image")
     @classmethod
-    def _reference(cls, given: str) -> str:
-        if given and not _IMAGE.fullmatch(given):
+    def _reference(cls, value: str) -> str:
+        if value and not _IMAGE.fullmatch(value):
             raise ValueError(
-                f"{given!r} is no image: oci:/path[:tag], docker-archive:/path, or a reference such "
+                f"{value!r} is no image: oci:/path[:tag], docker-archive:/path, or a reference such "
                 "as registry/name:tag"
             )
-        return given
+        return value
 
     @field_validator("requirements")
     @classmethod
-    def _no_options(cls, given: tuple[str, ...]) -> tuple[str, ...]:
-        for each in given:
+    def _no_options(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for each in value:
             if _OPTION.match(each) or "\n" in each:
                 raise ValueError(f"{each!r} is no requirement; options such as an index are uv's")
             if each.lstrip().startswith((".", "~")):
                 raise ValueError(f"{each!r} is no absolute path")
-        return given
+        return value
 
     @field_validator("preload")
     @classmethod
-    def _modules(cls, given: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        for each in given or ():
+    def _modules(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        for each in value or ():
             if not _MODULE.fullmatch(each):
                 raise ValueError(f"{each!r} is no name of a module")
-        return given
+        return value
 
     @field_validator("env")
     @classmethod
-    def _variables(cls, given: dict[str, str]) -> dict[str, str]:
-        for name, value in given.items():
+    def _variables(cls, variables: dict[str, str]) -> dict[str, str]:
+        for name, value in variables.items():
             if not _VARIABLE.fullmatch(name) or "\0" in value:
                 raise ValueError(f"{name!r} is no name of a variable, or has a zero byte")
             if name in _OWN_VARIABLES:
                 raise ValueError(f"{name} is set by the sandbox")
-        return given
+        return variables
 
     @field_validator("paths")
     @classmethod
-    def _absolute(cls, given: tuple[Path, ...]) -> tuple[Path, ...]:
-        for each in given:
+    def _absolute(cls, paths: tuple[Path, ...]) -> tuple[Path, ...]:
+        for each in paths:
             if not each.is_absolute() or ".." in each.parts or each == Path("/"):
                 raise ValueError(f"{each} is no absolute path of a folder")
-        return given
+        return paths
 
 
 class _File(BaseModel):
@@ -144,13 +144,13 @@ class _File(BaseModel):
 
     @field_validator("environments")
     @classmethod
-    def _names(cls, given: dict[str, Environment]) -> dict[str, Environment]:
-        for name in given:
+    def _names(cls, environments: dict[str, Environment]) -> dict[str, Environment]:
+        for name in environments:
             if not NAME.fullmatch(name):
                 raise ValueError(f"{name!r}: a name has small letters, digits, and . _ - inside")
             if name == DEFAULT:
                 raise ValueError(f"{DEFAULT} is the environment of PROCTOR_SANDBOX_PYTHON")
-        return given
+        return environments
 
 
 def read_environments(path: Path | None) -> Mapping[str, Environment]:

@@ -45,16 +45,16 @@ def parse_mcp_servers(text: str) -> dict[str, McpServer]:
         raise StartError(f"{WHERE}: nested too deeply") from None
     if not isinstance(found, dict):
         raise StartError(f"{WHERE}: not a JSON object from name to url and headers")
-    return {name: _server(name, given) for name, given in found.items()}
+    return {name: _server(name, definition) for name, definition in found.items()}
 
 
-def _server(name: str, given: Any) -> McpServer:
+def _server(name: str, definition: Any) -> McpServer:
     at = f"{WHERE}: {name[:100]!r}"
     if not _NAME.fullmatch(name):
         raise StartError(f"{at}: a name has 1 to 32 letters, digits and hyphens")
-    if not isinstance(given, dict) or not given.keys() <= {"url", "headers"}:
+    if not isinstance(definition, dict) or not definition.keys() <= {"url", "headers"}:
         raise StartError(f"{at}: not an object with url and headers")
-    url, headers = given.get("url"), given.get("headers", {})
+    url, headers = definition.get("url"), definition.get("headers", {})
     if not isinstance(url, str) or not _is_http(url):
         raise StartError(f"{at}: url: not an http or https URL without a user")
     if not isinstance(headers, dict) or not all(map(_is_header, headers, headers.values())):

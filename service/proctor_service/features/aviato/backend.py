@@ -145,20 +145,20 @@ class AviatoBackend:
         """Return the checks of the remote sandboxes; known after `open`."""
         return self._sources[DEFAULT].checks()
 
-    def when_asleep(self, tell: Callable[[int, int], None]) -> None:
+    def when_asleep(self, callback: Callable[[int, int], None]) -> None:
         """Do nothing: remote sandboxes use no core of this machine."""
 
-    def when_created(self, tell: Callable[[float], None]) -> None:
-        """Register `tell(seconds)`, called for each sandbox created and prepared."""
-        self._events.created = tell
+    def when_created(self, callback: Callable[[float], None]) -> None:
+        """Register `callback(seconds)`, called for each sandbox created and prepared."""
+        self._events.created = callback
 
-    def when_failed(self, tell: Callable[[str], None]) -> None:
-        """Register `tell(reason)`, called for each lost or unavailable sandbox or command."""
-        self._events.failed = tell
+    def when_failed(self, callback: Callable[[str], None]) -> None:
+        """Register `callback(reason)`, called for each lost or unavailable sandbox or command."""
+        self._events.failed = callback
 
-    def when_spent(self, tell: Spent) -> None:
-        """Register `tell(payer, seconds, dollars)`, called when sandboxes end; payer: tenant, job."""
-        self._events.spent = tell
+    def when_spent(self, callback: Spent) -> None:
+        """Register `callback(payer, seconds, dollars)`: called as sandboxes end."""
+        self._events.spent = callback
 
     # ------------------------------------------------------------ leases
 

@@ -279,8 +279,8 @@ class Budget:
             )
         self._least = least
         self._seen = {
-            run: known
-            if (known := self._seen.get(run)) and known[0] == each.sequence
+            run: seen
+            if (seen := self._seen.get(run)) and seen[0] == each.sequence
             else (each.sequence, now)
             for run, each in self._others.items()
         }
@@ -317,8 +317,10 @@ class Budget:
         assert self._store is not None
         try:
             found = (await leftovers.runs_of(self.group)).items()
-            known = (self._run, *self._others)
-            unclaimed = [BudgetEntry(run, 0, *held, 0) for run, held in found if run not in known]
+            own_runs = (self._run, *self._others)
+            unclaimed = [
+                BudgetEntry(run, 0, *held, 0) for run, held in found if run not in own_runs
+            ]
             for each in unclaimed:
                 _log.warning("sandboxes of an unknown replica", extra={"run": each.run})
             if unclaimed or not self._swept:

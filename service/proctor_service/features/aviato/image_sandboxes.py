@@ -92,7 +92,7 @@ class ImageSandboxes(Users):
         )
         self._closing: set[asyncio.Task[None]] = set()
         self._uses = 0
-        self._kept = 0
+        self._stateful = 0
 
     @property
     def traits(self) -> Traits:
@@ -148,7 +148,7 @@ class ImageSandboxes(Users):
     def census(self) -> dict[str, int]:
         """Return the number of sandboxes by state; `ready` is the level of the pool."""
         census = self._pool.census()
-        return {**census, "kept": self._kept, "leased": census["leased"] - self._kept}
+        return {**census, "kept": self._stateful, "leased": census["leased"] - self._stateful}
 
     def give_up_one(self) -> bool:
         """Stop a ready sandbox in the background; False if nobody can do without one."""
@@ -197,12 +197,12 @@ class ImageSandboxes(Users):
                     plan.flood_bytes,
                     partial(self._again, remote, uid),
                 )
-                self._kept += 1
+                self._stateful += 1
                 watch = asyncio.create_task(self._watch(remote, sandbox))
                 try:
                     yield sandbox
                 finally:
-                    self._kept -= 1
+                    self._stateful -= 1
                     watch.cancel()
                     sandbox.kill()
 

@@ -74,7 +74,7 @@ def find_interpreter(wanted: str, default: Path) -> Python:
             f"python = {wanted!r} is neither a version such as 3.12 nor an absolute path"
         )
     minor = _NAME.fullmatch(path.name)
-    if minor and _is_script(path) and _asked(path).status != 0:
+    if minor and _is_script(path) and _query(path).status != 0:
         return _of_version(minor[1])  # pyenv's shim of a version that is not selected
     return _checked(inspect(path))
 
@@ -88,7 +88,7 @@ def inspect(path: Path) -> Python:
         path.stat()
     except OSError as error:
         raise StartError(f"{path}: {error.strerror}") from None
-    answered = _asked(path)
+    answered = _query(path)
     try:
         answer = json.loads(answered.output.rstrip().rpartition("\n")[2])
         executable, base, virtual, abi, implementation, version, order = answer
@@ -194,7 +194,7 @@ def _checked(python: Python) -> Python:
     return python
 
 
-def _asked(path: Path) -> Ran:
+def _query(path: Path) -> Ran:
     command = [
         str(path),
         "-E",

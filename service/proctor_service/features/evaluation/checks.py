@@ -67,36 +67,36 @@ _GRADER: TypeAdapter[wire.Grader] = TypeAdapter(wire.Grader)
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class CheckProgram:
     """Check program that deserves no reward, named after its method."""
 
     name: str
     program: str
 
 
-def checks_of(task: Task) -> list[Check]:
+def checks_of(task: Task) -> list[CheckProgram]:
     """Return the check programs for a problem."""
     language = task.language
     if language != "python":
-        return [Check(EMPTY, _EMPTY[language])] if language in _EMPTY else []
+        return [CheckProgram(EMPTY, _EMPTY[language])] if language in _EMPTY else []
     grader = _GRADER.validate_python(task.grader)
     found = [
-        Check(EMPTY, _EMPTY["python"]),
-        Check(EARLY_EXIT, "raise SystemExit(0)\n"),
-        Check("exit without a word", "import os\nos._exit(0)\n"),
+        CheckProgram(EMPTY, _EMPTY["python"]),
+        CheckProgram(EARLY_EXIT, "raise SystemExit(0)\n"),
+        CheckProgram("exit without a word", "import os\nos._exit(0)\n"),
     ]
     if isinstance(grader, wire.StdioGrader):
-        return [*found, Check("echo", "import sys\nsys.stdout.write(sys.stdin.read())\n")]
+        return [*found, CheckProgram("echo", "import sys\nsys.stdout.write(sys.stdin.read())\n")]
     names = sorted(names_asked(grader))
     if not names:
         return found
     return [
         *found,
-        Check("returns nothing", "".join(_function(name, "return None") for name in names)),
-        Check(
+        CheckProgram("returns nothing", "".join(_function(name, "return None") for name in names)),
+        CheckProgram(
             "exits when called", "".join(_function(name, "raise SystemExit(0)") for name in names)
         ),
-        Check(EQUAL, f"{_EQUAL}\n{' = '.join(names)} = Anything()\n"),
+        CheckProgram(EQUAL, f"{_EQUAL}\n{' = '.join(names)} = Anything()\n"),
     ]
 
 

@@ -27,7 +27,11 @@ from sqlalchemy.exc import (
 from proctor_service.features.journal.address import checked
 from proctor_service.features.journal.database import short_error
 from proctor_service.features.journal.entry import time_of
-from proctor_service.features.journal.store import PRUNED_AT_ONCE, TEXTS_PRUNED_AT_ONCE, Store
+from proctor_service.features.journal.store import (
+    PRUNED_AT_ONCE,
+    TEXTS_PRUNED_AT_ONCE,
+    JournalStore,
+)
 from proctor_service.processes.child import Incoming, set_up
 from proctor_service.processes.connection import NOTE, frame_of
 
@@ -59,7 +63,9 @@ class Writer:
     `age_seconds`, `size_bytes`: bounds of the journal; older records are removed.
     """
 
-    def __init__(self, store: Store, end: socket.socket, age_seconds: float, size_bytes: float):
+    def __init__(
+        self, store: JournalStore, end: socket.socket, age_seconds: float, size_bytes: float
+    ):
         self._store = store
         self._end = end
         self._age_seconds = age_seconds
@@ -197,7 +203,7 @@ def run(arguments: Sequence[str]) -> None:
     if not first:
         return
     _, _, (url, version, with_words, age_seconds, size_bytes) = first[0]
-    store = Store(checked(url), version, with_words=with_words)
+    store = JournalStore(checked(url), version, with_words=with_words)
     writer = Writer(store, end, age_seconds, size_bytes)
     writer.take(first[1:])
     if writer.open(incoming):

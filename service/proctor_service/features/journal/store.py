@@ -46,7 +46,7 @@ _SIZE_IN_POSTGRESQL = text(
 )
 
 
-class Store:
+class JournalStore:
     """Writer of the database; one process has it. All methods block.
 
     `version`: version of the service, in each record. `with_words`: the words of completions are

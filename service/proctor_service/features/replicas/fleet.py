@@ -169,5 +169,5 @@ def _question(request: Request, body: AsyncIterator[bytes] | None) -> Question:
 
 def _missing_ok(request: Request) -> bool:
     """Return True for a stop request that accepts a missing sandbox."""
-    asked = request.query_params.get("missing_ok", "").lower() in TRUTHS
-    return request.method == "DELETE" and asked
+    missing_ok = request.query_params.get("missing_ok", "").lower() in TRUTHS
+    return request.method == "DELETE" and missing_ok

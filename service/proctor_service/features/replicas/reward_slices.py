@@ -205,10 +205,10 @@ def _dump(body: dict[str, Any]) -> bytes:
 
 def _judgement(result: Result) -> Judgement | None:
     """Return the judgement of a line, or None if the line holds none."""
-    known = result.verdict in get_args(Verdict) and result.verdict != "no_code"
+    has_verdict = result.verdict in get_args(Verdict) and result.verdict != "no_code"
     fits = result.integrity in get_args(Integrity) and result.level in (None, *get_args(Level))
     fits = fits and result.negative_control in (None, *get_args(ControlOutcome))
-    if not (known and fits):
+    if not (has_verdict and fits):
         return None
     tests, usage = result.tests, result.usage
     return Judgement(

@@ -52,7 +52,7 @@ class Slices(Protocol):
         """
 
 
-class Told(Protocol):
+class SliceObserver(Protocol):
     """Counters. `outcome` of a slice: `answered`, `refused`, `lost` or `given_up`."""
 
     def slice_ended(self, outcome: str) -> None:
@@ -71,7 +71,7 @@ class Peer:
     free: bool = False
     rate: float = 0.0
     heard: float = 0.0
-    asked: float = 0.0
+    asked_at: float = 0.0
     rests_until: float = 0.0
     slices: set[Slice] = field(default_factory=set)
     capacity_request: asyncio.Task[None] | None = None
@@ -87,18 +87,18 @@ class Peer:
         """Note the peer's answer to /capacity: it has free cores unless others' work waits there."""
         self.free = False
         with contextlib.suppress(ValueError, TypeError, KeyError):
-            told = json.loads(body)
-            slots, busy, queued = int(told["slots"]), int(told["busy"]), int(told["queued"])
+            status = json.loads(body)
+            slots, busy, queued = int(status["slots"]), int(status["busy"]), int(status["queued"])
             self.slots = max(slots, 1)
             free = busy < slots and not queued
             if self.slices:  # the lead of another replica may wait there as well, but no more
                 others = queued - self.outstanding
                 free = others <= slots + self.rate * LEAD_SECONDS
-            self.free = free and not told["draining"]
+            self.free = free and not status["draining"]
 
     def may_get(self, now: float) -> bool:
         """Return True if the peer was free when it was last asked, a moment ago."""
-        asked_lately = now - self.asked <= LATELY_SECONDS
+        asked_lately = now - self.asked_at <= LATELY_SECONDS
         return self.free and asked_lately and now >= self.rests_until
 
     def hear(self, now: float, results: int) -> None:

@@ -24,8 +24,8 @@ from proctor_service.features.replicas.slices import (
     POLL_SECONDS,
     Peer,
     Slice,
+    SliceObserver,
     Slices,
-    Told,
     lines_of,
 )
 from proctor_service.scheduling.fair_share import PeerItem
@@ -51,11 +51,13 @@ LEAST_OUTSTANDING_SECONDS = 5.0
 class Spreader:
     """Spreads the portable items of a queue over the peers, from `open` until `close`."""
 
-    def __init__(self, replicas: Replicas, queue: FairQueue, slices: Slices, told: Told) -> None:
+    def __init__(
+        self, replicas: Replicas, queue: FairQueue, slices: Slices, observer: SliceObserver
+    ) -> None:
         self._replicas = replicas
         self._queue = queue
         self._slices = slices
-        self._told = told
+        self._observer = observer
         self._clock: Callable[[], float] = queue.clock
         self._peers: dict[str, Peer] = {}
         self._surplus_begins = asyncio.Event()
@@ -133,7 +135,7 @@ class Spreader:
         for peer in self._peers.values():
             if peer.slices and now - peer.heard > SILENT_SECONDS:
                 self._lose(peer, "a replica is silent; its part of a batch is judged here")
-            due = now - peer.asked >= POLL_SECONDS / 2
+            due = now - peer.asked_at >= POLL_SECONDS / 2
             wanted = peer.slices or (self._surplus() > 0 and now >= peer.rests_until)
             if due and wanted and (peer.capacity_request is None or peer.capacity_request.done()):
                 peer.capacity_request = asyncio.create_task(self._ask(peer))
@@ -144,13 +146,13 @@ class Spreader:
         """Take back items that peers have had for long; called while this replica is idle."""
         for peer in self._peers.values():
             for each in list(peer.slices):
-                for index, handed in list(each.rest.items()):
+                for index, peer_item in list(each.rest.items()):
                     patience = (
-                        self._slices.patience_seconds(handed.work) + LEAST_OUTSTANDING_SECONDS
+                        self._slices.patience_seconds(peer_item.work) + LEAST_OUTSTANDING_SECONDS
                     )
                     if now - each.sent > patience:
                         del each.rest[index]
-                        self._return(handed)
+                        self._return(peer_item)
                 if not each.rest and each.task is not None:
                     each.outcome = "given_up"
                     each.task.cancel()
@@ -172,17 +174,17 @@ class Spreader:
                 peer.results = 0
             peer.slices.add(sent)
             sent.rest = dict(enumerate(taken))
-            sent.indices = {handed: index for index, handed in enumerate(taken)}
+            sent.indices = {peer_item: index for index, peer_item in enumerate(taken)}
             sent.task = asyncio.create_task(self._deliver(peer, sent, taken))
             # A callback, since a task cancelled before its first step runs no code.
             sent.task.add_done_callback(partial(self._end, peer, sent))
 
     def _take(self, sent: Slice, size: int) -> list[PeerItem]:
-        def ended(handed: PeerItem) -> None:
+        def ended(peer_item: PeerItem) -> None:
             """Forget an item that was cancelled or is late; end a slice that nobody waits for."""
-            if sent.rest.pop(sent.indices[handed], None) is None:
+            if sent.rest.pop(sent.indices[peer_item], None) is None:
                 return
-            self._told.slice_items("ended")
+            self._observer.slice_items("ended")
             if not sent.rest and sent.task is not None:
                 sent.outcome = "given_up"
                 sent.task.cancel()
@@ -193,12 +195,12 @@ class Spreader:
 
     async def _deliver(self, peer: Peer, sent: Slice, taken: list[PeerItem]) -> None:
         """Send a slice, and settle its items with the lines of the answer."""
-        works = [handed.work for handed in taken]
+        works = [peer_item.work for peer_item in taken]
         packed = await self._slices.pack(works)
         for index in range(len(taken) - 1, packed.count - 1, -1):  # the first one back last
-            if (handed := sent.rest.pop(index, None)) is not None:
+            if (peer_item := sent.rest.pop(index, None)) is not None:
                 alone = not packed.count and not index  # too large for any request
-                self._queue.handover.take_back(handed, tried=alone)
+                self._queue.handover.take_back(peer_item, tried=alone)
         if not packed.count:
             return
         question = Question("POST", b"/reward", packed.headers, packed.body)
@@ -226,14 +228,14 @@ class Spreader:
             except ValueError:
                 log.warning("a replica sent a line that is no result", extra={"replica": peer.url})
                 continue
-            handed = sent.rest.pop(index, None)
-            if handed is None:
+            peer_item = sent.rest.pop(index, None)
+            if peer_item is None:
                 continue
             if result is None:
-                self._return(handed)
+                self._return(peer_item)
                 peer.rests_until = self._clock() + REST_SECONDS
-            elif self._queue.handover.finish(handed, result):
-                self._told.slice_items("judged")
+            elif self._queue.handover.finish(peer_item, result):
+                self._observer.slice_items("judged")
 
     def _end(self, peer: Peer, sent: Slice, task: asyncio.Task[None]) -> None:
         """Take back what has no result, whatever ended the slice."""
@@ -242,14 +244,14 @@ class Spreader:
             sent.outcome = "lost"
             log.error("a part of a batch was not handed over", exc_info=error)
             peer.rests_until = self._clock() + REST_SECONDS
-        for _, handed in sorted(sent.rest.items(), reverse=True):
-            self._return(handed)
+        for _, peer_item in sorted(sent.rest.items(), reverse=True):
+            self._return(peer_item)
         sent.rest.clear()
-        self._told.slice_ended(sent.outcome)
+        self._observer.slice_ended(sent.outcome)
 
-    def _return(self, handed: PeerItem) -> None:
-        if self._queue.handover.take_back(handed):
-            self._told.slice_items("returned")
+    def _return(self, peer_item: PeerItem) -> None:
+        if self._queue.handover.take_back(peer_item):
+            self._observer.slice_items("returned")
 
     def _rest(self, peer: Peer, what: str, why: object) -> None:
         peer.free = False
@@ -266,7 +268,7 @@ class Spreader:
     async def _ask(self, peer: Peer) -> None:
         """Ask a peer for its capacity: it has free cores unless others' work waits there."""
         work = self._queue.handover.first()
-        peer.asked = self._clock()
+        peer.asked_at = self._clock()
         headers = {} if work is None else self._slices.headers(work)
         question = Question("GET", b"/capacity" if work is not None else b"/healthz", headers)
         try:

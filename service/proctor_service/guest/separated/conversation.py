@@ -213,7 +213,7 @@ class Conversation:
         value = decoder.decode(body)
         for place, content in updates:
             self._passed.update(place, content)
-        self._passed.add(decoder.kept, news.get("p", []))
+        self._passed.add(decoder.containers, news.get("p", []))
         self._side.forget(news.get("d", ()))
         return value
 
@@ -243,10 +243,10 @@ class Conversation:
             news["u"] = updates
         body = encoder.encode(value)
         if passes:
-            places = self._passed.choose(encoder.kept)
+            places = self._passed.choose(encoder.containers)
             if places:
                 news["p"] = places
-                self._passed.add(encoder.kept, places)
+                self._passed.add(encoder.containers, places)
         if self.dropped:
             news["d"], self.dropped = self.dropped, []
         try:

@@ -34,22 +34,22 @@ class Passed:
     def __len__(self) -> int:
         return len(self._values)
 
-    def choose(self, kept: list[Any]) -> list[int]:
+    def choose(self, containers: list[Any]) -> list[int]:
         """Return the positions of the containers in a message that are to be kept up to date."""
-        return [place for place, value in enumerate(kept) if self._is_new(value)]
+        return [place for place, value in enumerate(containers) if self._is_new(value)]
 
-    def add(self, kept: list[Any], places: Any) -> None:
+    def add(self, containers: list[Any], places: Any) -> None:
         """Add the containers at these positions of a message. Raises ``Malformed``."""
         if type(places) is not list:
             raise Malformed("not positions")
         for place in places:
             if (
                 type(place) is not int
-                or not 0 <= place < len(kept)
-                or not self._is_new(kept[place])
+                or not 0 <= place < len(containers)
+                or not self._is_new(containers[place])
             ):
                 raise Malformed("not a mutable container")
-            value = kept[place]
+            value = containers[place]
             self._places[id(value)] = len(self._values)
             self._values.append(value)
             self._before.append(_contents(value))

@@ -30,7 +30,7 @@ class SubmissionSide:
         self._namespace = namespace
         self._records = records.Records(namespace, record_names)
         self._event_loop = crossing.EventLoop()
-        self._kept: dict[int, Any] = {}
+        self._instances: dict[int, Any] = {}
         self._functions: dict[int, Any] = {}
         self._numbers: dict[int, int] = {}
 
@@ -60,16 +60,16 @@ class SubmissionSide:
         if type(target) is not tuple:
             return function_calls.callee_of(target, self._namespace, {})
         number, name, args, kwargs, method = target  # a method of a new object
-        if number not in self._kept:
+        if number not in self._instances:
             cls = function_calls.callee_of(name, self._namespace, {})
-            self._kept[number] = cls(*args, **dict(kwargs))
-        return getattr(self._kept[number], method)
+            self._instances[number] = cls(*args, **dict(kwargs))
+        return getattr(self._instances[number], method)
 
     def forget(self, numbers: Any) -> None:
         """Release objects that the tests no longer need: negative numbers are those of `_callee`."""
         self.conversation.exports.drop(numbers)
         for number in numbers:
-            self._kept.pop(-number, None)
+            self._instances.pop(-number, None)
 
     def unusable(self, error: Exception) -> None:
         """Let the submission see that a function of the tests gave nothing that can cross."""

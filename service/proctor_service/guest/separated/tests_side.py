@@ -128,7 +128,7 @@ class TestsSide:
         self.last_call: tuple[str, Any, Any, Any, bool] | None = None
         self._objects = 0
         self._types: dict[tuple[str, Any], Any] = {}
-        self._known: Any = weakref.WeakValueDictionary()
+        self._proxies: Any = weakref.WeakValueDictionary()
         self._stand_ins: dict[int, tuple[Any, int]] = {}
         # Answers that are tuples of a class of the submission, and their numbers; no tuple has a weak
         # reference, so those that only this table holds are swept out.
@@ -229,10 +229,10 @@ class TestsSide:
         if kind is Function and type(value._target) is str:
             return ["p", value._target]
         if kind is tuple:
-            kept = self._tuples.get(id(value))
-            return None if kept is None else ["o", kept[1]]
-        known = self._stand_ins.get(id(value))
-        return ["o", known[1]] if known is not None and known[0]() is value else None
+            held = self._tuples.get(id(value))
+            return None if held is None else ["o", held[1]]
+        stand_in = self._stand_ins.get(id(value))
+        return ["o", stand_in[1]] if stand_in is not None and stand_in[0]() is value else None
 
     def forget(self, numbers: Any) -> None:
         """Release objects that the submission no longer needs."""
@@ -266,7 +266,7 @@ class TestsSide:
             else:
                 self.conversation.dropped.append(number)
             return value
-        made = self._known.get(number)
+        made = self._proxies.get(number)
         if made is None:
             self._need(number)
             if type(kind) is str and kind in crossing.STAND_INS:
@@ -274,7 +274,7 @@ class TestsSide:
                 self._stand_ins[id(made)] = weakref.ref(made), number
             else:
                 made = self._token(number, facts)
-            self._known[number] = made
+            self._proxies[number] = made
             weakref.finalize(made, self.conversation.dropped.append, number).atexit = False
         return made
 

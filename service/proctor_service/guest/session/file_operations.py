@@ -115,12 +115,12 @@ def save(most_bytes: int) -> None:
                 vars(archive)["members"].clear()  # tarfile would keep all members in memory
 
 
-def take_over(size_bytes: int, kept: list[str], left_out: list[str]) -> None:
+def take_over(size_bytes: int, kept_paths: list[str], left_out: list[str]) -> None:
     """Apply what `save` wrote in another sandbox of the same image, of `size_bytes` on stdin.
 
-    `kept` and `left_out`: see `retained.Rule`.
+    `kept_paths` and `left_out`: see `retained.Rule`.
     """
-    layer.apply(_Input(size_bytes), retained.rule_of_image(kept, left_out))
+    layer.apply(_Input(size_bytes), retained.rule_of_image(kept_paths, left_out))
 
 
 class _Input:

@@ -38,19 +38,19 @@ LIBRARIES = (
 class Rule:
     """Rule of an image, and of a task.
 
-    `kept`: paths that are taken over everywhere. `left_out`: paths that stay behind in any case,
-    but for longer paths in `kept`. All paths are absolute.
+    `kept_paths`: paths taken over everywhere. `left_out`: paths that always stay behind,
+    but for longer paths in `kept_paths`. All paths are absolute.
     """
 
     def __init__(
         self,
         directory: str,
         variables: Mapping[str, str],
-        kept: Iterable[str] = (),
+        kept_paths: Iterable[str] = (),
         left_out: Iterable[str] = (),
     ) -> None:
         self._directory = normpath(directory)
-        self._kept = [normpath(path) for path in kept]
+        self._kept_paths = [normpath(path) for path in kept_paths]
         self._left_out = [normpath(path) for path in left_out]
         home = normpath(variables.get("HOME") or "/root")
         self._homes = [each for each in dict.fromkeys(("/root", home)) if each.strip("/")]
@@ -60,8 +60,10 @@ class Rule:
         """Return True if a change of this absolute path is taken over."""
         if path == "/" or any(_is_within(path, each) for each in _KERNEL):
             return False
-        left_out, kept = _longest(path, self._left_out), _longest(path, self._kept)
-        if kept > left_out or (is_folder and any(_is_within(each, path) for each in self._kept)):
+        left_out, kept_length = _longest(path, self._left_out), _longest(path, self._kept_paths)
+        if kept_length > left_out or (
+            is_folder and any(_is_within(each, path) for each in self._kept_paths)
+        ):
             return True
         if left_out:
             return False
@@ -113,9 +115,9 @@ def is_open(entry: str, name: str, directory: str) -> bool:
     return _is_within(directory, entry) or (name in LIBRARIES and _is_within(entry, directory))
 
 
-def rule_of_image(kept: Iterable[str], left_out: Iterable[str]) -> Rule:
+def rule_of_image(kept_paths: Iterable[str], left_out: Iterable[str]) -> Rule:
     """Return the rule in a sandbox whose processes have the image's variables."""
-    return Rule(os.getcwd(), os.environ, kept, left_out)
+    return Rule(os.getcwd(), os.environ, kept_paths, left_out)
 
 
 def _longest(path: str, folders: Iterable[str]) -> int:

@@ -221,7 +221,7 @@ class Formulas:
             return self._helper(helper, args, keywords)
         if len(args) == 2 and not keywords and self._builtin(func) == "isinstance":
             return self._isinstance(args[0], args[1])
-        function = self._known(func)
+        function = self._known_function(func)
         if function is None or any(keyword.arg is None for keyword in keywords):
             raise NotPlannable("a call of something else")
         if function is sorted and any(keyword.arg == "key" for keyword in keywords):
@@ -230,7 +230,7 @@ class Formulas:
         named = tuple((str(keyword.arg), self.of(keyword.value)) for keyword in keywords)
         return (_applied, function, parts, named)
 
-    def _known(self, func: ast.expr) -> Callable[..., Any] | None:
+    def _known_function(self, func: ast.expr) -> Callable[..., Any] | None:
         if isinstance(func, ast.Name):
             meaning = self._calls.scope.get(func.id)
             if isinstance(meaning, Imported) and meaning.module == "math":

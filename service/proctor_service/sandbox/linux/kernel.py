@@ -120,8 +120,8 @@ def bind_read_only(source: str, target: str) -> None:
         ctypes.c_size_t(ctypes.sizeof(wanted)),
     )
     if result < 0:  # Before Linux 5.12: only the topmost mount can be changed in one call.
-        kept = os.statvfs(target).f_flag & (MS_NODEV | MS_NOEXEC)
-        mount(None, target, None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | kept)
+        flags = os.statvfs(target).f_flag & (MS_NODEV | MS_NOEXEC)
+        mount(None, target, None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | flags)
 
 
 def mount_with_ids(path: str, namespace: int) -> None:
@@ -190,13 +190,13 @@ def dropping_capabilities() -> Call:
     return keeping_capabilities(0)
 
 
-def keeping_capabilities(kept: int) -> Call:
-    """Return the call that drops all capabilities but those whose bits are set in `kept`.
+def keeping_capabilities(mask: int) -> Call:
+    """Return the call that drops all capabilities but those whose bits are set in `mask`.
 
     All bits are below 32. The kept ones are effective and permitted, none is inheritable.
     """
     header = _CapHeader(LINUX_CAPABILITY_VERSION_3, 0)
-    sets = (ctypes.c_uint32 * 6)(kept, kept)
+    sets = (ctypes.c_uint32 * 6)(mask, mask)
     return _CAPSET, ctypes.byref(header), ctypes.byref(sets)
 
 

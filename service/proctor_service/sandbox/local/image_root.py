@@ -271,8 +271,8 @@ def changing_user(image: dict[str, Any]) -> list[kernel.Call]:
             (_SETRESGID, *[image["group"]] * 3),
             (_SETRESUID, *[image["user"]] * 3),
         ]
-    kept = sum(1 << each for each in _CAPABILITIES) if image["user"] == 0 else 0
-    return [*calls, kernel.keeping_capabilities(kept)]
+    capabilities = sum(1 << each for each in _CAPABILITIES) if image["user"] == 0 else 0
+    return [*calls, kernel.keeping_capabilities(capabilities)]
 
 
 def keep_code(image: dict[str, Any]) -> None:

@@ -348,16 +348,16 @@ def _hidden_service(interpreter: Interpreter) -> MachineCheck:
 
 
 def _open_files_check(settings: Settings) -> MachineCheck:
-    mend = "raise the hard limit of open files (ulimit -Hn; systemd: LimitNOFILE=)"
+    fix = "raise the hard limit of open files (ulimit -Hn; systemd: LimitNOFILE=)"
     try:
         fitted = settings.fitted(allowed_open_files())
     except StartError as error:
-        return MachineCheck("descriptors", False, str(error), mend, required=True)
+        return MachineCheck("descriptors", False, str(error), fix, required=True)
     return MachineCheck(
         "descriptors",
         fitted.max_sandboxes == settings.max_sandboxes,
         f"open files for {fitted.max_sandboxes} of {settings.max_sandboxes} sandboxes at once",
-        mend,
+        fix,
     )
 
 

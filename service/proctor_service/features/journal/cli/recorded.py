@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from proctor_service.features.journal.filters import Filter
     from proctor_service.features.journal.reading import Page, Reader
-    from proctor_service.features.journal.store import Store
+    from proctor_service.features.journal.store import JournalStore
 
 _SET = "set PROCTOR_JOURNAL to its address"
 _MOST_OTHERS = 20
@@ -52,17 +52,17 @@ def reading() -> Iterator[Reader]:
 
 
 @contextmanager
-def writing() -> Iterator[Store]:
+def writing() -> Iterator[JournalStore]:
     """Return a store for the journal, which must exist. Raises Trouble as `reading`."""
     with reading() as reader:  # a database of something else is left as it is
         from proctor_service.features.journal.filters import Filter
 
         reader.evaluations(None, Filter(), 1)
     address = _address()
-    from proctor_service.features.journal.store import Store
+    from proctor_service.features.journal.store import JournalStore
 
     with _explained(address):
-        store = Store(address, version())
+        store = JournalStore(address, version())
         try:
             yield store
         finally:

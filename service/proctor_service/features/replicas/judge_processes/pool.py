@@ -59,7 +59,7 @@ TOO_MUCH = (
 )
 
 
-class Pool:
+class JudgePool:
     """The judge processes. `judge` is a `evaluate.Judge`, `backend` holds stateful sandboxes.
 
     `parts`: the settings of each judge process. `environment`: variables for them. `when_ended`:

@@ -74,14 +74,14 @@ Build = Callable[[Settings, Share, Environments], tuple[Judge, Backend]]
 class FarBackend(Protocol):
     """Backend with remote sandboxes, which reports their starts and failures."""
 
-    def when_created(self, tell: Callable[[float], None]) -> None:
-        """Call `tell(seconds)` for each started sandbox."""
+    def when_created(self, callback: Callable[[float], None]) -> None:
+        """Call `callback(seconds)` for each started sandbox."""
 
-    def when_failed(self, tell: Callable[[str], None]) -> None:
-        """Call `tell(reason)` for each failed sandbox or command."""
+    def when_failed(self, callback: Callable[[str], None]) -> None:
+        """Call `callback(reason)` for each failed sandbox or command."""
 
-    def when_spent(self, tell: Spent) -> None:
-        """Call `tell((tenant, job), seconds, dollars)` when sandboxes end."""
+    def when_spent(self, callback: Spent) -> None:
+        """Call `callback((tenant, job), seconds, dollars)` when sandboxes end."""
 
 
 class Mark:
