@@ -26,7 +26,7 @@ from proctor_service.version import version
 
 SIZES = (1, 10, 100, 1000)
 FLOOR_SECONDS = 2
-_FLOOR = re.compile(r"floor: (\d+) evaluations/s")
+_FLOOR = re.compile(r"floor: (\d+) evaluations/s")  # "floor: 120 evaluations/s"
 PROGRAM = """\
 def is_prime(n):
     if n < 2: return False
@@ -176,5 +176,5 @@ def _processor() -> str:
         information = Path("/proc/cpuinfo").read_text()
     except OSError:
         information = ""
-    found = re.search(r"^model name\s*:\s*(.+)$", information, re.MULTILINE)
+    found = re.search(r"^model name\s*:\s*(.+)$", information, re.MULTILINE)  # "model name : EPYC"
     return found.group(1) if found else platform.machine()

@@ -304,6 +304,6 @@ def parse_tokens(text: str, where: str) -> dict[str, str]:
 
 def _line_of(text: str, tenant: str) -> str:
     written = {json.dumps(tenant, ensure_ascii=ascii_only) for ascii_only in (True, False)}
-    names = re.finditer(rf"({'|'.join(map(re.escape, written))})\s*:", text)
+    names = re.finditer(rf"({'|'.join(map(re.escape, written))})\s*:", text)  # `"team" :`
     at = max((name.start() for name in names), default=-1)
     return "" if at < 0 else f" line {text.count(chr(10), 0, at) + 1}"

@@ -19,15 +19,16 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator
 
 _CPU = r"[0-9]+m|[0-9]+(\.[0-9]+)?"  # as Kubernetes writes it: 2, 1.5 or 500m
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
-_NAME = re.compile(rf"(\*\.)?{_LABEL}(\.{_LABEL})+")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # "HF_TOKEN"; not "1A"
+_LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"  # "pypi", "my-host"; not "-host"
+_NAME = re.compile(rf"(\*\.)?{_LABEL}(\.{_LABEL})+")  # "pypi.org", "*.pypi.org"; not "localhost"
 _LONGEST_NAME = 253
 _OWN_PLACES = (
     *("bin", "box", "dev", "etc", "lib", "lib64", "opt", "proc", "run"),
     *("sbin", "sys", "tmp", "usr", "var"),
 )
 _OWN_VARIABLES = re.compile(r"PYTHON.*|LD_.*|LC_.*|HOME|IFS|LANG|LOGNAME|PATH|TMPDIR|TZ|USER")
+"""Matches `PYTHONPATH` and `LC_ALL`; not `HOMEPAGE` as a whole."""
 Text = Annotated[str, Field(min_length=1, max_length=253)]
 
 

@@ -74,6 +74,7 @@ class Queue(Group):
 
     slots: NonNegativeInt = 0
     """Evaluations at once; 0: two more than cores, as some are between sandboxes."""
+    # "auto", "12"
     workers: str = Field("auto", pattern=r"^(auto|[0-9]{1,4})$", coerce_numbers_to_str=True)
     """Judge processes; 0: the listening process judges; auto: one for six cores, 0 below 8 cores."""
     max_queued: PositiveInt = 20_000

@@ -327,7 +327,7 @@ LANGUAGES: dict[str, Language] = {
         run=("php", *_PHP_SETTINGS, "solution.php"),
         needs=("php",),
         opening="<?php",  # PHP prints a text without it, and ends with 0
-        opened=re.compile(r"(?i:<\?php)|<\?=|\A(?:#![^\n]*\n)?\s*<\?"),
+        opened=re.compile(r"(?i:<\?php)|<\?=|\A(?:#![^\n]*\n)?\s*<\?"),  # "<?PHP", "<?="
     ),
     "perl": Language(
         source="solution.pl",

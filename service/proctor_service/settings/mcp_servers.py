@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 from proctor_service.errors import StartError
 
 WHERE = "PROCTOR_MCP_SERVERS"
-_NAME = re.compile(r"[A-Za-z0-9-]{1,32}")
-_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_NAME = re.compile(r"[A-Za-z0-9-]{1,32}")  # "web-search"; not "a_b"
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")  # "X-Api-Key"; not "a b"
 
 
 @dataclass(frozen=True, slots=True)

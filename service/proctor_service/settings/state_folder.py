@@ -27,6 +27,7 @@ class NoStateFolder(Exception):
 def journal_path(address: str) -> Path:
     """Return the file of the service at this URL, or `host:port`. Raises NoStateFolder without a home."""
     bare = address.lower().rpartition("://")[2]
+    # "://" and "/" of a URL, ":" before a port
     return state_folder() / f"journal-{re.sub('[^a-z0-9.]+', '-', bare).strip('-.')}.db"
 
 

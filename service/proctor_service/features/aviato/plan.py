@@ -27,7 +27,7 @@ _OVERHEAD_MB = 192  # for supervisor, interpreter, and kernel memory besides the
 _STEP_MB = 256  # sizes are rounded up to multiples, so few sizes occur
 _MARGIN_SECONDS = 30.0
 _STARVED = 2.0  # run-queue wait is excluded from limits, so a program may take longer
-_TAG = re.compile(r"[^\w.:=/-]")
+_TAG = re.compile(r"[^\w.:=/-]")  # the blank in "run 7"
 _TAG_CHARACTERS = 100
 _OWN = "proctor"
 _RUN = f"{_OWN}-run-"

@@ -21,8 +21,8 @@ from filelock import FileLock, Timeout
 from proctor_service.errors import StartError
 from proctor_service.features.environments.packages import Progress
 
-_KEY = re.compile(r"[0-9a-f]{32}")
-_FOLDER = re.compile(r"([0-9a-f]{32})(\.\w{1,16}\.part)?")
+_KEY = re.compile(r"[0-9a-f]{32}")  # "0f" sixteen times
+_FOLDER = re.compile(r"([0-9a-f]{32})(\.\w{1,16}\.part)?")  # a key; a key and ".k3x9.part"
 _FOLDER_MODE, _PARENT_MODE, _LOCK_MODE = 0o755, 0o700, 0o600
 
 

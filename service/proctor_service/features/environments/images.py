@@ -271,14 +271,14 @@ def _programs(rootfs: Path, path: str) -> set[str]:
                 }
         except OSError:
             continue
-    return {name for name in found if re.fullmatch(r"[\w.+-]{1,100}", name)}
+    return {name for name in found if re.fullmatch(r"[\w.+-]{1,100}", name)}  # "g++"
 
 
 def _python_version(rootfs: Path, path: str) -> str | None:
     """Return `3.12` for the interpreter `python3` on PATH, from the name of its file."""
     for folder in path.split(":"):
         place = _inside(rootfs, f"{folder}/python3")
-        found = re.fullmatch(r"python3\.(\d+)", place.name)
+        found = re.fullmatch(r"python3\.(\d+)", place.name)  # "python3.12"
         if found is not None and int(found[1]) >= _OLDEST_MINOR and place.is_file():
             return f"3.{found[1]}"
     return None

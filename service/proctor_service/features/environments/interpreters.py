@@ -22,8 +22,8 @@ OLDEST = (3, 11)
 """Least version of a sandbox's interpreter."""
 _ANSWER_SECONDS = 60.0
 _ROOT = Path("/")
-_VERSION = re.compile(r"\d{1,2}(\.\d{1,3}){0,2}")
-_NAME = re.compile(r"python(3\.\d{1,3})")
+_VERSION = re.compile(r"\d{1,2}(\.\d{1,3}){0,2}")  # "3", "3.12", "3.12.1"
+_NAME = re.compile(r"python(3\.\d{1,3})")  # "python3.12"
 _ASK = """
 import sys
 sys.path[:1] = []

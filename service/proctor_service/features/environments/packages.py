@@ -32,7 +32,8 @@ _NO_PROGRESS = "Using "
 _NO_VARIABLES = ("PYTHON", "VIRTUAL_ENV", "CONDA_", "UV_PYTHON", "UV_SYSTEM_PYTHON")
 """Variables of the caller that name other interpreters."""
 _DISTRIBUTION = re.compile(r"\s*([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*($|[\[(<>=!~;@ ])")
-_CREDENTIALS = re.compile(r"(://)[^/@\s]+@")
+"""Matches `numpy=` in `numpy==2.1`, and `ruamel.yaml`; not `-r other.txt`."""
+_CREDENTIALS = re.compile(r"(://)[^/@\s]+@")  # "://me:secret@" in "https://me:secret@host/"
 _LIST = """
 import json, sys
 from importlib import metadata
@@ -123,7 +124,7 @@ def preload_problems(
 
 def normalized(name: str) -> str:
     """Return a distribution's name as packaging tools compare it."""
-    return re.sub(r"[-_.]+", "-", name).lower()
+    return re.sub(r"[-_.]+", "-", name).lower()  # "." in "ruamel.yaml"
 
 
 def shortened(output: str) -> str:

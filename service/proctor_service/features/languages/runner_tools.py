@@ -218,7 +218,7 @@ def _class_of(path: str, text: str) -> str:
     """Return the class of a test file, with its package: that with the file's name, if there is one."""
     names = java_names(text)
     stem = path.rpartition("/")[2].removesuffix(".java")
-    if re.search(rf"\bclass\s+{re.escape(stem)}\b", text):
+    if re.search(rf"\bclass\s+{re.escape(stem)}\b", text):  # `class PairTest`
         return names.main[: names.main.rfind(".") + 1] + stem
     return names.main
 

@@ -40,6 +40,7 @@ _PROSE = re.compile(
     r"|[^\n\w]{0,99}[A-Z](?:[^\n]{0,9999}:$|[\w']*+,? [a-z']++,? [a-z]+\b)|(?:\$|%|>>>) |\Z)"
 )
 _SIGN = re.compile(r"[(){}\[\]=;$<>@\"|]|\b(?:echo|print|puts) ")  # "f(x)", "puts 1"
+# "// note", "/* note */", "-- note", "# note", "\"a\"", "'a'"; not "#include <a>".
 _COMMENT_OR_STRING = re.compile(
     r"""(?P<comment>//[^\n]*+|(?<![\w.*/}"'])/\*(?s:.*?)(?:\*/|\Z)|(?<!\S)--(?=\s)[^\n]*+"""
     r"|(?<![^\s;])#(?![\[!]|[ \t]{0,20}(?:define|include)\b)[^\n]*+)"
@@ -61,6 +62,7 @@ _DEFINITION = re.compile(
     rf"|R6Class|lambda\b|\\\(|\||->|(?:{_ARGUMENTS}|\w{{1,60}}+)(?: ?: ?\w{{1,60}}+)? ?=>))|\}} ?(\w++) ?;"
 )
 # Other signs of code that is no example: a function without a name, a result, the begin of a file.
+# "=> 1", ") -> int", "sub {", "return", "#!/bin/sh", "main(".
 _IS_CODE = re.compile(
     r"(?m)=>|\) ?->|= ?\[[^\[\]\n]{0,80}+\] ?[({m]|\bsub ?\{|^[\w-]++ ?\(\) ?\(|\{ ?\w++ ?:[^\n]{1,80} ->"
     r"|\b(?:exports?|return|std::cin|template)\b|^#!|^ ?# ?include|^package\b|\bmain ?\("
@@ -70,7 +72,9 @@ _USED = re.compile(
     r"(?m)(?<![\w.>:])\$?(\w[\w.]*+[?!]?)(?=(?:<[\w, ]{1,60}+>)? ?\()|(?<![\w.$>:])([A-Z]\w*+)"
     r"|(?:^|[;|&`{!]|\$\(|\b(?:do|elif|if|then|until|while)\b) ?(?!(?:if|while)\b)([\w-]++)(?=$|[ ;)'\"`])"
 )
+# "n" in "n = 1", "n += 1", "n := 1" and "n <- 1"; nothing in "n == 1".
 _ASSIGNED = re.compile(r"(?<![\w.])([\w.]++) ?(?:[-+*/|&^%]?=(?![=>~])|:=|<-)(?! ?require\b)")
+# "chmod +x a.sh", "./a.sh", "bash a.sh".
 _RUNS_A_SCRIPT = re.compile(r"[^\n]*(?:\bchmod\b|\./[\w./-]+|\b(?:ba)?sh[ \t]+[\w./-]+\.sh\b)")
 
 
@@ -107,6 +111,7 @@ def _without_strings(text: str) -> str:
     """Return the text without comments, and without strings that contain no name."""
 
     def rest(found: re.Match[str]) -> str:
+        # "${" in "${name}", "#{" in "#{name}"
         return found[0] if found["comment"] is None and re.search(r"[$#][{(]", found[0]) else " '' "
 
     lines = (" ".join(line.split()) for line in _COMMENT_OR_STRING.sub(rest, text).splitlines())
@@ -196,6 +201,7 @@ def _javascript_parts(before: str, code: str) -> tuple[str, str]:
 
 def _declared(code: str) -> set[str]:
     """Return the names that lines such as `const { a, b: c } = …` and `import d, { e } from …` declare."""
+    # Parts of "{ a, b: c }": " a" and " b: c "; the words of the second: "b" and "c".
     parts = [part for found in _DECLARES.findall(code) for part in re.split(r"[,{}]", found)]
     names = (re.findall(r"[\w$]+", part.partition(" from ")[0]) for part in parts)
     return {each[-1] for each in names if each}
@@ -241,7 +247,7 @@ def _go(before: str, code: str) -> str:
     for found in GO_IMPORT.finditer(go_setup(before, code)):
         for each in GO_IMPORTED.finditer(found[0][6:]):
             name = each[1] or _GO_VERSION.sub("", each[2].strip('"')).rpartition("/")[2]
-            if name in "_." or re.search(rf"\b{re.escape(name)}\.", rest):
+            if name in "_." or re.search(rf"\b{re.escape(name)}\.", rest):  # `math.`
                 imports.append(f"import {each[0]}")
     pieces = [package[0] if package else "", *dict.fromkeys(imports), rest.lstrip("\n")]
     return "\n".join(pieces).lstrip("\n")
@@ -363,6 +369,7 @@ def _completed(language: str, code: str, around: Around) -> str:
 
 def with_definition(language: str, prompt: str, code: str, name: str | None) -> str | None:
     """Return the program of a completion that defines the prompt's function; None if it does not."""
+    # "twice" of "Solution().twice"
     function = re.split(r"\W+", name or "")[-1] or _last_name(language, prompt)
     if function is None or not _definitions(language, function, code):
         return None
@@ -412,7 +419,7 @@ def _definitions(language: str, name: str, text: str) -> list[int]:
 
 def _typed(text: str, name: str = r"\w+") -> Iterator[tuple[str, int]]:
     """Yield the name and the place of each function with a type before it, as in `int f(`."""
-    found_names = re.finditer(rf"(?<![\w.$])({name}){_PARAMETERS}", text)
+    found_names = re.finditer(rf"(?<![\w.$])({name}){_PARAMETERS}", text)  # `f(int n) {`
     for found in islice(found_names, MAX_DEFINITIONS):
         end = found.start()
         least = max(end - MAX_TYPE_CHARACTERS, 0)
@@ -426,6 +433,7 @@ def _last_name(language: str, prompt: str) -> str | None:
     if language in _TYPED_LANGUAGES:
         names = [name for name, _ in _typed(prompt)]
     else:
+        # "twice" in "def twice" and in the Bash "twice ()"
         pairs = re.findall(rf"\b{_KEYWORDS}([\w.]+)|^([\w.]+)[ \t]*\(\)", prompt, re.MULTILINE)
         names = [first or second for first, second in pairs]
     return names[-1] if names else None

@@ -65,6 +65,7 @@ _CONTEXT_EXCEEDED = re.compile(
     r"|max_new_tokens.{0,10}must be <=",
     re.IGNORECASE | re.DOTALL,
 )
+"""Matches `context_length_exceeded` and `Prompt (9000 tokens) too long`."""
 
 
 class Ask(Protocol):

@@ -28,7 +28,7 @@ REASONING = ("reasoning", "reasoning_content")
 """Fields of a message with the policy's reasoning; endpoints use either name or both."""
 PIECE = 8
 MASK = "***"
-FUNCTION_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+FUNCTION_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # "run_tests"; not "run tests"
 
 
 @dataclass(frozen=True, slots=True)
