@@ -9,7 +9,7 @@ Reports to the service are lines with a leading ``!``; all other lines go to the
 
 Messages describe the submission's behaviour and hide expected values. By default, a message has an
 exception class and a line number: a text could quote values from the tests. More is shown if the
-task reveals its tests, or hands the submission only data that are written out.
+task reveals its tests, or hands the submission only literal data.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class TestRunner:
         exec(compile(tree, f"<test {index}>", "exec", 0, True, 0), self._namespace)
 
     def _run_after(self, what: list[Any]) -> None:
-        """Run a function or class that the test's statements defined; exceptions propagate."""
+        """Run a function or class defined by the test's statements; exceptions propagate."""
         kind = what[0]
         if kind == "check":
             entry = what[2]
@@ -219,7 +219,7 @@ def _with(text: str, context: str) -> str:
 
 
 def _library_name(error: BaseException) -> str:
-    """Return the name of an exception's first class that is not the submission's."""
+    """Return the name of an exception's first class outside of the submission."""
     return next(cls.__name__ for cls in type(error).__mro__ if cls.__module__ != "solution")
 
 

@@ -1,4 +1,4 @@
-"""The tests' side: functions of the submission, and what stands for its answers that are no data."""
+"""The tests' side: functions of the submission, and stand-ins for its answers other than data."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _new, _set_slot = object.__new__, object.__setattr__
 
 
 class Refused(TypeError):
-    """A test uses an answer that is no data as if it were."""
+    """A test uses an answer other than data as data."""
 
 
 class Token:
-    """An answer that is no data: it can only be passed back to the submission.
+    """An answer other than data: the tests can only pass the token back to the submission.
 
-    An object whose class decides nothing about it is true, as in plain Python.
+    By default an object is true, as in plain Python.
     """
 
     __slots__ = (
@@ -69,7 +69,7 @@ for _name in (
 
 
 class CallableToken(Token):
-    """The token of an object that its own side could call."""
+    """The token of an object which its own side could call."""
 
     __slots__ = ()
     __call__ = _refuse
@@ -88,7 +88,7 @@ class Function:
 
 
 class Fresh:
-    """A class of the submission, of which tests make an object for one method: `Solution().f`."""
+    """A class of the submission, of which tests make an object for a method: `Solution().f`."""
 
     __slots__ = ("_name", "_side")
 
@@ -114,7 +114,7 @@ class _FreshObject:
 
 
 class TestsSide:
-    """Asks the submission for the tests, and records why a test fails whatever it does then."""
+    """Asks the submission for the tests, and records why a test fails, for good."""
 
     __test__ = False
 
@@ -145,13 +145,13 @@ class TestsSide:
             self.lost = outcome, text, quoted
 
     def refuse(self, token: Any) -> Any:
-        """Fail the test for its use of an answer that is no data. Raises ``Refused``."""
+        """Fail the test for its use of an answer as data. Raises ``Refused``."""
         quoted = f"of class {_type_of(token)}"
         self.lose("refused", "the submission returned an object; these tests need data", quoted)
         raise Refused("an answer is no data")
 
     def new_object(self) -> int:
-        """Return the number of an object that the submission makes at its first call."""
+        """Return the number of an object which the submission makes at its first call."""
         self._objects += 1
         return self._objects
 
@@ -172,18 +172,18 @@ class TestsSide:
             self.last_call = name, args, kwargs, result, failed
 
     def unusable(self, error: Unusable) -> None:
-        """Fail the test: what it would catch is not an exception of the submission's."""
+        """Fail the test: the clause would catch an exception from elsewhere."""
         self.lose("raised", f"the submission's process sent {error}")
 
     def ended(self, body: Any) -> Ended:
-        """Return the exception for a submission that ended itself."""
+        """Return the exception for a submission's own end."""
         code, name, places = body if type(body) is list and len(body) == 3 else (None, "", [])
         code = code if type(code) is int else None
         self.left = Ended(code, name if type(name) is str else "", crossing.checked_places(places))
         return self.left
 
     def perform(self, kind: str, number: int, operands: Any) -> Any:
-        """Return the result of the submission's request: of a function that the tests passed."""
+        """Return the result of the submission's request: of a function from the tests."""
         thing = self.conversation.exports.object(operands[0])
         if kind == "back":
             _, args, kwargs = operands
@@ -197,7 +197,7 @@ class TestsSide:
     # ------------------------------------------------------------ the tests' objects
 
     def describe(self, value: Any, encoder: Any) -> Any:
-        """Return the wire form of an object of the tests. Raises ``TypeError`` for one that can't cross."""
+        """Return the wire form of an object of the tests. Raises ``TypeError`` if impossible."""
         named = crossing.importable_name(value)
         if named is not None:
             return named
@@ -222,7 +222,7 @@ class TestsSide:
         return ["h", number, facts]
 
     def refer(self, value: Any) -> Any:
-        """Return the reference to what belongs to the submission, else None."""
+        """Return the reference to an object of the submission, or None."""
         kind = type(value)
         if issubclass(kind, Token):
             return ["o", _number_of(value)]
@@ -235,17 +235,17 @@ class TestsSide:
         return ["o", stand_in[1]] if stand_in is not None and stand_in[0]() is value else None
 
     def forget(self, numbers: Any) -> None:
-        """Release objects that the submission no longer needs."""
+        """Release objects after their last use by the submission."""
         self.conversation.exports.drop(numbers)
 
     # ------------------------------------------------------------ answers
 
     def named(self, name: Any) -> Any:
-        """Refuse a name: the submission may not choose what stands behind one."""
+        """Refuse a name: the submission may not choose the object behind a name."""
         raise Malformed("a name")
 
     def resolve(self, wire: list[Any], content: Any, decoder: Any) -> Any:
-        """Return what stands for an object of the submission. Raises ``Malformed``."""
+        """Return the stand-in for an object of the submission. Raises ``Malformed``."""
         if wire[0] == "e":
             return crossing.resolve_exception(wire, decoder)
         if (
@@ -279,7 +279,7 @@ class TestsSide:
         return made
 
     def _keep(self, value: Any, number: int) -> None:
-        """Remember a named tuple, so that it is one again when the tests pass it back."""
+        """Remember a named tuple, for the time when the tests pass the tuple back."""
         self._need(number)
         self._tuples[id(value)] = value, number
         if len(self._tuples) > self._sweep_at:
@@ -289,7 +289,7 @@ class TestsSide:
             self._sweep_at = max(_TUPLES, 2 * len(self._tuples))
 
     def _need(self, number: int) -> None:
-        """Take back that an object is no longer needed: the submission has sent it again."""
+        """Keep an object after its release: the submission has sent the object again."""
         while number in self.conversation.dropped:
             self.conversation.dropped.remove(number)
 
