@@ -50,7 +50,7 @@ GROUPS: tuple[sources.Group, ...] = (
 
 
 def start_warnings(more: Sequence[sources.Group] = ()) -> list[str]:
-    """Return what a start should warn of: unknown and removed variables, and readable secrets.
+    """Return the warnings of a start: unknown and removed variables, and readable secrets.
 
     `more`: groups of features. Raises StartError for an unknown key of the file in PROCTOR_CONFIG.
     """
@@ -69,13 +69,13 @@ def start_warnings(more: Sequence[sources.Group] = ()) -> list[str]:
 
 
 def removed_variables() -> dict[str, str]:
-    """Return the variables of this process that are settings no more, and what replaces each."""
+    """Return the variables of removed settings in this process, each with its replacement."""
     return sources.removed_variables(REMOVED_SETTINGS)
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Part of the machine that a judge process has: number `index` of `count` equal parts.
+    """A judge process's part of the machine: number `index` of `count` equal parts.
 
     `start`: name of the service's start, the same for all its judge processes.
     """
@@ -107,8 +107,8 @@ class Settings(
 ):
     """Settings of the service, frozen and created once at the start.
 
-    Values that are not given come from variables, and then from the file in PROCTOR_CONFIG. Raises
-    StartError and pydantic's ValidationError for invalid ones.
+    Values beside the arguments come from variables, and then from the file in PROCTOR_CONFIG.
+    Raises StartError and pydantic's ValidationError for invalid ones.
     """
 
     def __init__(self, **values: Any) -> None:
@@ -174,7 +174,7 @@ class Settings(
         return parse_mcp_servers(self.mcp_servers.get_secret_value())
 
     def address(self) -> str:
-        """Return the URL that others are told, or `host:port`."""
+        """Return the public URL, or `host:port`."""
         return self.advertise_url or f"{self.host}:{self.port}"
 
     def stateful_count(self) -> int:
@@ -215,9 +215,9 @@ class Settings(
         return min(wanted, self.slot_count())
 
     def for_workers(self) -> list[Settings]:
-        """Return the settings of each judge process: a part of the sandboxes, and no credentials.
+        """Return the settings of each judge process: a part of the sandboxes, without credentials.
 
-        Raises StartError for a budget that is too small for its parts.
+        Raises StartError for a budget too small for its parts.
         """
         count = self.worker_count()
         counts = {
@@ -259,12 +259,12 @@ class Settings(
 
 
 def default_workers(count: int) -> int:
-    """Return the number of judge processes for so many cores, where none is set."""
+    """Return the default number of judge processes for so many cores."""
     return 0 if count < _LEAST_CORES else -(-count // _CORES_OF_WORKER)
 
 
 def cores() -> int:
-    """Return the number of cores that this process may use, at most its cgroups' CPU quota."""
+    """Return the number of cores for this process, at most its cgroups' CPU quota."""
     allowed = len(os.sched_getaffinity(0))
     return max(1, min(allowed, math.ceil(min(cpu_quota(), allowed))))
 

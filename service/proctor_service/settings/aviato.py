@@ -1,4 +1,4 @@
-"""Options of sandboxes at Aviato, by environment: those that its API takes for a new sandbox.
+"""Options of sandboxes at Aviato, by environment: the options of its API for a new sandbox.
 
 [environments.science.aviato]
 cpu = "4"
@@ -66,7 +66,7 @@ class Secret(_Model):
 
 
 class Mount(_Model):
-    """Registered volume, shown read-only, as submissions share it."""
+    """Registered volume, read-only, as submissions share the volume."""
 
     volume: Text
     path: Text
@@ -92,9 +92,9 @@ class PullSecret(_Model):
 
 
 class AviatoOptions(_Model):
-    """Options of an environment's sandboxes. `cpu`: by default that of PROCTOR_AVIATO_OPTIONS, or 1.
+    """Options of an environment's sandboxes. `cpu`: by default as in PROCTOR_AVIATO_OPTIONS, or 1.
 
-    `egress`: names that a submission with `network` may reach by HTTPS, also `*.example.com`; without
+    `egress`: names in reach of a submission with `network`, by HTTPS, also `*.example.com`; without
     any, all public addresses.
     """
 

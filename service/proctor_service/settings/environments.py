@@ -49,7 +49,7 @@ _OWN_VARIABLES = frozenset({"HOME", "TMPDIR", "PYTHONHASHSEED", "PYTHONDONTWRITE
 
 
 class DefaultLimits(BaseModel):
-    """Limits of submissions that set none; without a value, the service's own default."""
+    """Default limits of submissions; without a value, the service's own default."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -64,12 +64,12 @@ class DefaultLimits(BaseModel):
 class Environment(BaseModel):
     """Definition of an environment.
 
-    `python`: a version (`3.12`, `3.12.1`), a path, or nothing for the default interpreter.
-    `requirements`: as pip has them, without options. `preload`: modules that are warm in every
-    sandbox. `env`: variables of every program. `paths`: folders that are shown read-only.
-    `languages`: those that it offers beside Python; None for all that the service has. `image`:
-    container image that has all of this, in place of the other sources of programs. `aviato`: options
-    of its sandboxes at Aviato, without effect elsewhere.
+    `python`: a version (`3.12`, `3.12.1`) or a path; by default the default interpreter.
+    `requirements`: as pip has them, without options. `preload`: modules warm in every sandbox.
+    `env`: variables of every program. `paths`: folders shown read-only. `languages`: the languages
+    offered beside Python; None: all of the service. `image`: container image with all of this, in
+    place of the other sources of programs. `aviato`: options of its sandboxes at Aviato, without
+    effect elsewhere.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -157,7 +157,7 @@ class _File(BaseModel):
 def read_environments(path: Path | None) -> Mapping[str, Environment]:
     """Return the environments of a file by name; none without a file.
 
-    Raises StartError with the file, and the field or line that is wrong.
+    Raises StartError with the file, and the wrong field or line.
     """
     if path is None:
         return {}

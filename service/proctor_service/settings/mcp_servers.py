@@ -1,4 +1,4 @@
-"""MCP servers that rollouts may use: `PROCTOR_MCP_SERVERS`, the only way to name one.
+"""MCP servers of rollouts: `PROCTOR_MCP_SERVERS`, the only way to name one.
 
 A JSON object from a name to `{"url": …, "headers": {…}}`. The headers may hold credentials, so
 error messages name the server and never quote the text.
@@ -33,7 +33,8 @@ NO_SERVERS: Mapping[str, McpServer] = MappingProxyType({})
 
 
 def parse_mcp_servers(text: str) -> dict[str, McpServer]:
-    """Return the servers by name; none for an empty text. Raises StartError without any secret."""
+    """Return the servers by name, {} for an empty text. Raises StartError without any
+    secret."""
     if not text.strip():
         return {}
     try:

@@ -1,4 +1,4 @@
-"""The journal's default place: a file in the user's state folder, one for each address of a service.
+"""The journal's default place: a file in the user's state folder for each address of a service.
 
 The folder is `proctor` in `$XDG_STATE_HOME`, by default `~/.local/state`, as the base directory
 specification of freedesktop.org has it.
@@ -45,8 +45,8 @@ def state_folder() -> Path:
 def make_private(path: Path, mounts: Path = MOUNTS) -> None:
     """Create a file and its folder for their owner alone, or give them these modes.
 
-    Raises NoStateFolder for those of another user, in a folder that cannot be written or that other
-    machines may share.
+    Raises NoStateFolder for files of another user, and in a read-only folder or a folder shared
+    with other machines.
     """
     folder = path.parent
     try:
@@ -75,7 +75,7 @@ def _check_owner(folder: Path) -> None:
 
 
 def _type_of_file_system(folder: Path, mounts: Path) -> str:
-    """Return the type, such as `ext4`; nothing where the table of mounts does not have it."""
+    """Return the type, such as `ext4`; empty if the table of mounts lacks the folder."""
     device = folder.stat().st_dev
     wanted = f"{os.major(device)}:{os.minor(device)}"
     for line in mounts.read_text(errors="replace").splitlines():
