@@ -1,6 +1,6 @@
 """Ten checks of the pod of this process, for `proctor doctor --kubernetes`.
 
-They read what the kernel says of this process, and need neither a manifest nor the cluster's API. What
+They read the kernel's facts of this process, without a manifest or the cluster's API. What
 a check lacks, it names as a component of deploy/components where one gives it.
 """
 
@@ -47,7 +47,7 @@ _BASE = "deploy/base/deployment.yaml has it"
 
 
 def settings_check(problem: str = "") -> MachineCheck:
-    """Return the check of settings that are valid, or that have a problem."""
+    """Return the check of settings, valid or with a problem."""
     fix = next((hint for word, hint in _HINTS.items() if word in problem), "")
     return MachineCheck("settings", not problem, problem or "valid", fix, required=True)
 
@@ -87,7 +87,7 @@ def _user() -> MachineCheck:
 
 
 def _capabilities(held: int, *, is_root: bool) -> MachineCheck:
-    """Root that makes sandboxes needs those of the component; every other user none."""
+    """Root needs the component's capabilities to make sandboxes; every other user none."""
     names = [name for name, bit in BITS.items() if held >> bit & 1]
     missing = [name for name in BITS if name not in names] if is_root else []
     others = held.bit_count() - len(names)
@@ -100,7 +100,7 @@ def _capabilities(held: int, *, is_root: bool) -> MachineCheck:
 
 
 def _sandbox(settings: Settings, capabilities: int) -> MachineCheck:
-    """Try the steps of making a sandbox, in a process that ends with them."""
+    """Try the steps of making a sandbox, in a process of their own."""
     changes_user = 1 << BITS["SETUID"] | 1 << BITS["SETGID"]
     as_root = os.geteuid() == 0 and capabilities & changes_user == changes_user
     command = [sys.executable, "-I", "-m", _TRIAL, str(settings.sandbox_uid)]
@@ -149,7 +149,7 @@ def _hardening(status: dict[str, str]) -> MachineCheck:
 
 
 def _network(settings: Settings) -> MachineCheck:
-    """Connect to what the settings name, without a password."""
+    """Connect to the settings' hosts, without a password."""
     journal = settings.journal.get_secret_value() if settings.journal else ""
     urls = [peer for peer in settings.peers if peer.startswith("dns://")]
     urls += [settings.redis_url.get_secret_value(), journal]
@@ -176,7 +176,7 @@ def _network(settings: Settings) -> MachineCheck:
 
 
 def _reached(url: str) -> str:
-    """Return the host after a connection to it, or nothing for a URL that is no address of a host."""
+    """Return the host after a connection, or "" for a URL without a host."""
     parts = urlsplit(url)
     scheme = parts.scheme.partition("+")[0]  # postgresql+psycopg://…
     if scheme not in (*_PORTS, "dns") or parts.hostname is None:
