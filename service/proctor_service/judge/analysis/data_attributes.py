@@ -1,4 +1,4 @@
-"""Attributes and methods of the types that cross between two interpreters as data."""
+"""Attributes and methods of the types which cross between two interpreters as data."""
 
 from __future__ import annotations
 

@@ -4,10 +4,10 @@
                                  ── level ─────────────────▶
                                  ── level and plan ────────▶
 
-The parser of CPython holds the lock of the interpreter for a second per megabyte; in a thread it would
-hold up the event loop. The process has bounds of CPU time and memory that grow with the text, no
-variables of the environment, and it ends with the service. Tests whose analysis is ended run beside
-the submission. This module imports no pydantic there: that alone would take half a second.
+The parser of CPython holds the lock of the interpreter for a second per megabyte; in a thread it
+would hold up the event loop. The process has bounds of CPU time and memory that grow with the text,
+no variables of the environment, and it ends with the service. Tests run beside the submission if
+their analysis is ended. This module imports no pydantic there: that alone would take half a second.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ _DEEPEST_RECURSION = 10_000  # of pickling: a formula contains formulas
 
 
 def analyse_apart(grader: AssertsGrader) -> Analysis:
-    """Return what `analyse` returns, from a process. Blocks until its end; to call in a thread.
+    """Return the result of `analyse`, from a process. Blocks until its end; to call in a thread.
 
-    Tests whose analysis takes longer than `CPU_SECONDS` are for the submission's process. Raises
+    Tests are for the submission's process if their analysis takes longer than `CPU_SECONDS`. Raises
     InvalidTask as `analyse`, and for tests too large to be read; JudgeFailed for a bug in the
     analysis.
     """
@@ -89,7 +89,7 @@ def analyse_apart(grader: AssertsGrader) -> Analysis:
 
 
 def analysis_in(grader: AssertsGrader, answer: bytes) -> Analysis:
-    """Return the analysis in an answer; one of a process that was ended may lack a part.
+    """Return the analysis in an answer; an ended process's answer may lack a part.
 
     The bytes are from our own process, which runs no code of the tests. Raises InvalidTask.
     """
