@@ -1,7 +1,7 @@
 """Class names in a source for the JVM: the public class, which names the file, and the class to run.
 
 In Java both, in Kotlin and Scala the class to run. Its name includes the declared package. The search skips
-comments and literals and counts braces. It reads the beginning of a source, in linear time.
+comments and literals and counts braces. The search reads the beginning of a source, in linear time.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def named(language: Language, source: str) -> Language:
 class JavaNames:
     """Class names in a source.
 
-    `file`: class that gives the source's file its name. `main`: class to run, with its package.
+    `file`: class of which the source's file has its name. `main`: class to run, with its package.
     """
 
     file: str = DEFAULT_NAME

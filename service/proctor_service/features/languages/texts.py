@@ -79,7 +79,7 @@ _RUNS_A_SCRIPT = re.compile(r"[^\n]*(?:\bchmod\b|\./[\w./-]+|\b(?:ba)?sh[ \t]+[\
 
 
 def is_program(text: str) -> bool:
-    """Return True if the first line of a text is certain to be code, and no fence closes the text."""
+    """Return True if the first line of a text is certain to be code, without a closing fence."""
     return _ONLY_CODE.match(text) is not None and first_end(text) is None
 
 
@@ -90,13 +90,14 @@ def begins_as_code(text: str) -> bool:
 
 
 def defined_names(block: str) -> frozenset[str]:
-    """Return the functions and types that a block defines; of a name with dots, its parts, too."""
+    """Return the functions and types defined by a block; of a name with dots, its parts, too."""
     found = ("".join(names) for names in _DEFINITION.findall(_without_strings(block)))
     return frozenset(part for name in found for part in (name, *name.split(".")))
 
 
 def is_example(block: str, defined: frozenset[str], *, is_named: bool) -> bool:
-    """Tell whether a block is an output, runs a script, or only calls one of the names `defined`."""
+    """Return True for a block which is an output, runs a script, or only calls names in
+    `defined`."""
     plain, is_code = _without_strings(block), is_named or begins_as_code(block)
     if not is_code or all(map(_RUNS_A_SCRIPT.match, plain.splitlines())):
         return True
@@ -108,7 +109,7 @@ def is_example(block: str, defined: frozenset[str], *, is_named: bool) -> bool:
 
 
 def _without_strings(text: str) -> str:
-    """Return the text without comments, and without strings that contain no name."""
+    """Return the text without comments, and without strings in which names are absent."""
 
     def rest(found: re.Match[str]) -> str:
         # "${" in "${name}", "#{" in "#{name}"
@@ -239,7 +240,7 @@ def _java(before: str, code: str) -> str:
 
 
 def _go(before: str, code: str) -> str:
-    """Leave out the imports of `before` that the program lacks a use of: Go refuses them."""
+    """Leave out the unused imports of `before`: Go refuses them."""
     package = GO_PACKAGE.search(code) or GO_PACKAGE.search(before)
     before, code = GO_PACKAGE.sub("", before), GO_PACKAGE.sub("", code)
     rest = GO_IMPORT.sub("", before) + "\n" + GO_IMPORT.sub("", code)
@@ -254,7 +255,7 @@ def _go(before: str, code: str) -> str:
 
 
 def _rust(before: str, code: str) -> str:
-    """Import the names of `before` by a wildcard, so that the completion may import the same ones."""
+    """Import the names of `before` by a wildcard, so the completion may import the same names."""
     inner, own = RUST_INNER.match(code), RUST_INNER.match(before)
     assert inner is not None  # it matches an empty text
     assert own is not None
@@ -368,7 +369,7 @@ def _completed(language: str, code: str, around: Around) -> str:
 
 
 def with_definition(language: str, prompt: str, code: str, name: str | None) -> str | None:
-    """Return the program of a completion that defines the prompt's function; None if it does not."""
+    """Return the program of a completion that defines the prompt's function, else None."""
     # "twice" of "Solution().twice"
     function = re.split(r"\W+", name or "")[-1] or _last_name(language, prompt)
     if function is None or not _definitions(language, function, code):
@@ -392,7 +393,7 @@ def with_definition(language: str, prompt: str, code: str, name: str | None) -> 
 
 
 def continued(language: str, prompt: str, body: str, suffix: str) -> str:
-    """Return the program of a function's body, with the braces of the prompt that the body leaves open."""
+    """Return the program of a function's body, with the closing braces for the prompt."""
     program = prompt + body + suffix
     if suffix and prompt.endswith("\n") and not body.endswith("\n") and not suffix[:1].isspace():
         program = f"{prompt}{body}\n{suffix}"
