@@ -57,7 +57,7 @@ class RemoteExecution(Lines):
     async def hello(self, seconds: float) -> dict[str, Any]:
         """Return the supervisor's report of the isolation.
 
-        Raises SandboxUnavailable, in which case no program has run.
+        Raises SandboxUnavailable if the program has not run.
         """
         try:
             async with asyncio.timeout(seconds):

@@ -65,7 +65,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class BudgetPlan:
-    """Budget of all replicas with this Redis, or of this process without one."""
+    """Budget of all replicas with this Redis, or of this process without Redis."""
 
     limits: BudgetLimits
     lease_seconds: float
@@ -77,8 +77,8 @@ class AviatoPlan:
     """Parameters of the Aviato backend.
 
     `variables`: of every program, beside the sandbox's own. `environments`: the plan of each
-    environment but the default one; a pool of theirs that is idle for `idle_seconds` ends.
-    `price`: micro-dollars per hour of a sandbox. `wandb`: the credentials are those of W&B.
+    environment but the default; a pool of theirs ends after `idle_seconds` without use. `price`:
+    micro-dollars per hour of a sandbox. `wandb`: the credentials are W&B's.
     """
 
     base_url: str
@@ -123,7 +123,7 @@ class AviatoPlan:
 
     @property
     def own_tags(self) -> tuple[str, str]:
-        """Two tags that together only this process has, and the judge process before it."""
+        """Two tags, together unique to this process and the judge process before."""
         return self.start_tag, f"{_OWN}-worker-{self.worker}"
 
     @property
@@ -143,7 +143,7 @@ class AviatoPlan:
 
     @staticmethod
     def group_tag_of(group: str) -> str:
-        """Tag on every sandbox of all replicas that share a budget."""
+        """Tag on every sandbox of all replicas with the same budget."""
         return f"{_OWN}-replicas-{group}"
 
     @property
@@ -171,7 +171,7 @@ class AviatoPlan:
         return Order(self.image, shape, tags, lifetime_seconds, self.cpu, self.options)
 
     def call_seconds(self, seconds: float) -> float:
-        """Return the timeout of an SDK call, much longer than the time that is enforced inside."""
+        """Return the timeout of an SDK call, much longer than the time enforced inside."""
         return seconds * _STARVED + _MARGIN_SECONDS
 
     def _tags(self, more: Sequence[str] = ()) -> tuple[str, ...]:
@@ -259,7 +259,7 @@ def _price(settings: Settings, environment: str) -> int:
 
 
 def _budget(settings: Settings, environments: Environments) -> BudgetPlan | None:
-    """Return the budget, if there is one.
+    """Return the budget, if any.
 
     Raises StartError if an evaluation alone exceeds it, and for a budget of money without a price.
     """
