@@ -1,4 +1,4 @@
-"""The backend of the listening process: stateful sandboxes that live in judge processes."""
+"""The backend of the listening process: stateful sandboxes in judge processes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Holders(Protocol):
         """Return the judge process for the next sandbox. Raises SandboxUnavailable."""
 
     def working(self) -> Sequence[Worker]:
-        """Return the judge processes that run."""
+        """Return the running judge processes."""
 
 
 class WorkersBackend:
@@ -111,7 +111,7 @@ class WorkersBackend:
         self._tell_created = callback
 
     def when_failed(self, callback: Callable[[str], None]) -> None:
-        """Call `callback(reason)` for each sandbox or command far away that failed."""
+        """Call `callback(reason)` for each failed sandbox or command far away."""
         self._tell_failed = callback
 
     def when_spent(self, callback: Spent) -> None:

@@ -99,7 +99,7 @@ class Mark:
 class Marked:
     """Awaitable around a coroutine: the mark has the request's number during each of its steps.
 
-    `begin` makes the coroutine, at the first step: a task may be cancelled before that.
+    `begin` makes the coroutine, at the first step: a task may be cancelled before.
     """
 
     def __init__(self, begin: Callable[[], Awaitable[Any]], mark: Mark, number: int) -> None:
@@ -238,7 +238,7 @@ class Process:
         self._send(NOTE, "ready", traits_values(backend.traits))
 
     def _tell_asleep(self, yielding: int, lent: int) -> None:
-        """Report the evaluations that left their cores: those with no sandbox that uses one."""
+        """Report the evaluations that left their cores: evaluations without a sandbox on a core."""
         with_sandboxes = self._turns.running + self._commands
         self._lendable = max(0, yielding - max(0, lent - with_sandboxes))
         self._turns.lend(self._lendable)
@@ -360,7 +360,7 @@ def run(build: Build, arguments: Sequence[str]) -> None:
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return uvloop's factory where it is installed, as uvicorn does for the listening process."""
+    """Return the factory of uvloop if installed, as uvicorn does for the listening process."""
     try:
         import uvloop
     except ModuleNotFoundError:
