@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ReplicasFeature(Feature):
-    """This replica: its peers, its judge processes, and the store that replicas share."""
+    """This replica: its peers, its judge processes, and the replicas' common store."""
 
     name = "replicas"
 
@@ -106,7 +106,7 @@ class ReplicasFeature(Feature):
 
 
 def _store(sources: Sources) -> RedisStore | None:
-    """Return the store that replicas share, or None without a Redis. Raises StartError."""
+    """Return the replicas' common store, or None without a Redis. Raises StartError."""
     url = sources.settings.redis_url.get_secret_value()
     if not url:
         return None

@@ -60,7 +60,7 @@ class Replicas:
         self._idle.set()
 
     async def holder(self, sandbox_id: str) -> str:
-        """Return the URL of the replica that holds a sandbox of another replica.
+        """Return the URL of the replica with a sandbox of another replica.
 
         Raises SandboxLost if the holder is gone, or was an earlier run of this replica.
         """

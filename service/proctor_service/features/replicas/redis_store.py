@@ -55,7 +55,7 @@ class RedisStore:
         return not self._away
 
     async def open(self) -> None:
-        """Ping Redis once, so that a wrong address shows at the start, before the first reward.
+        """Ping Redis once: a wrong address shows at the start, before the first reward.
 
         Raises StartError if Redis refuses the client. An unreachable Redis is only logged, since
         Redis may come back.

@@ -1,4 +1,4 @@
-"""Slices of a batch, as the spreader sees them: items at peers, and what each peer is able to take."""
+"""Slices of a batch, as the spreader sees them: items at peers, and the capacity of each peer."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class Slices(Protocol):
     """Codec of slices; works are the portable works of the queue."""
 
     def headers(self, work: Any) -> dict[str, str]:
-        """Return the headers that a request of the work's tenant has."""
+        """Return the headers of a request of the work's tenant."""
 
     def alike(self, one: Any, other: Any) -> bool:
-        """Return True if both works, of one job, may go in one request."""
+        """Return True if both works, of the same job, may go in the same request."""
 
     def patience_seconds(self, work: Any) -> float:
-        """Return the CPU seconds that a peer may need for the work."""
+        """Return the CPU seconds of the work at a peer, at most."""
 
     async def pack(self, works: Sequence[Any]) -> Packed:
         """Return the request for the first of these works, as many as fit."""
@@ -80,11 +80,11 @@ class Peer:
 
     @property
     def outstanding(self) -> int:
-        """Number of items that the peer has not answered."""
+        """Number of items without the peer's answer."""
         return sum(len(each.rest) for each in self.slices)
 
     def note_capacity(self, body: bytes) -> None:
-        """Note the peer's answer to /capacity: it has free cores unless others' work waits there."""
+        """Note the peer's answer to /capacity: free cores count unless other work waits there."""
         self.free = False
         with contextlib.suppress(ValueError, TypeError, KeyError):
             status = json.loads(body)
@@ -102,7 +102,7 @@ class Peer:
         return self.free and asked_lately and now >= self.rests_until
 
     def hear(self, now: float, results: int) -> None:
-        """Note results that came; the rate is their moving average."""
+        """Note received results; the rate is their moving average."""
         self.heard = now
         self.results += results
         seconds = now - self.counted_since
@@ -112,9 +112,10 @@ class Peer:
             self.results, self.counted_since = 0, now
 
     def wanted(self, surplus: int, replicas: int, guess_rate: float, now: float) -> int:
-        """Return how many of the items in `surplus` the peer is to get now; 0 for none yet.
+        """Return how many of the items in `surplus` the peer is to get now; 0 without results so
+        far.
 
-        `guess_rate`: results per second of a peer that has none yet.
+        `guess_rate`: results per second of a peer without results so far.
         """
         outstanding = self.outstanding
         share = max(surplus - self.slots, 0) / replicas
@@ -129,7 +130,7 @@ class Peer:
 
 @dataclass(slots=True, eq=False)
 class Slice:
-    """Items on their way to a peer. `rest`: those without a result, by index."""
+    """Items on their way to a peer. `rest`: the items without a result, by index."""
 
     sent: float
     task: asyncio.Task[None] | None = None

@@ -1,12 +1,13 @@
-"""Spreading of a large batch: slices of what waits here go to peers with free cores.
+"""Spreading of a large batch: slices of the work which waits here go to peers with free cores.
 
-While more items wait than the slots of this replica take within a moment, each peer is asked for its
-capacity every 0.25 s. A peer with free cores gets a slice, and more as its results come: about what it
-judges in 0.3 s, and at most an equal part of what still waits, so that all replicas end at the same
-time. A slice is a request that the tenant could send, marked as forwarded: a peer never hands it on.
+While more items wait than the slots of this replica take within a moment, each peer is asked for
+its capacity every 0.25 s. A peer with free cores gets a slice, and more as its results come: about
+its work of 0.3 s, and at most an equal part of the waiting items, so that all replicas end at the
+same time. A slice is a request as the tenant could send, marked as forwarded: a peer never hands a
+slice on.
 
-A peer that refuses, fails or falls silent costs time and no reward: what it had is judged here. So
-does a slow peer: when this replica has nothing else to do, it judges long outstanding items itself.
+A peer which refuses, fails or falls silent costs only time: its items are judged here. So
+does a slow peer: when this replica is idle, it judges long outstanding items itself.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class Spreader:
         self._queue.handover.on_portable = self._surplus_begins.set
 
     async def close(self) -> None:
-        """End; what peers still have is given up."""
+        """End; items still at peers are given up."""
         self._queue.handover.on_portable = None
         tasks: list[asyncio.Task[Any] | None] = [
             each.task for peer in self._peers.values() for each in peer.slices
@@ -110,7 +111,7 @@ class Spreader:
         return min(self._queue.handover.portable, self._queue.queued - soon)
 
     async def _meet_peers(self) -> None:
-        """Ask each peer that has been silent for a while, and give to those with free cores."""
+        """Ask each peer after a silence, and give to peers with free cores."""
         urls = await self._others()
         for gone in [url for url in self._peers if url not in urls]:
             if not self._peers[gone].slices:
@@ -130,7 +131,7 @@ class Spreader:
         return found.result()
 
     def _look_after(self) -> None:
-        """Ask peers for their capacity; end the slices of silent ones; take back what is late."""
+        """Ask peers for their capacity; end the slices of silent ones; take back late items."""
         now = self._clock()
         for peer in self._peers.values():
             if peer.slices and now - peer.heard > SILENT_SECONDS:
@@ -143,7 +144,7 @@ class Spreader:
             self._take_back_late(now)
 
     def _take_back_late(self, now: float) -> None:
-        """Take back items that peers have had for long; called while this replica is idle."""
+        """Take back items after a long time at peers; called while this replica is idle."""
         for peer in self._peers.values():
             for each in list(peer.slices):
                 for index, peer_item in list(each.rest.items()):
@@ -158,7 +159,7 @@ class Spreader:
                     each.task.cancel()
 
     def _give(self, peer: Peer) -> None:
-        """Give slices to a peer that has free cores, as many as it is to get now."""
+        """Give slices to a peer with free cores, as many as are due now."""
         now = self._clock()
         while peer.may_get(now):
             surplus = self._surplus()
@@ -181,7 +182,7 @@ class Spreader:
 
     def _take(self, sent: Slice, size: int) -> list[PeerItem]:
         def ended(peer_item: PeerItem) -> None:
-            """Forget an item that was cancelled or is late; end a slice that nobody waits for."""
+            """Forget a cancelled or late item; end a slice without waiting items."""
             if sent.rest.pop(sent.indices[peer_item], None) is None:
                 return
             self._observer.slice_items("ended")
@@ -220,7 +221,7 @@ class Spreader:
     def _take_in(
         self, peer: Peer, sent: Slice, lines: Sequence[bytes], works: Sequence[Any]
     ) -> None:
-        """Settle items with the peer's lines. A line that fits no item is passed over."""
+        """Settle items with the peer's lines. A line without an item is passed over."""
         peer.hear(self._clock(), len(lines))
         for line in lines:
             try:
@@ -238,7 +239,7 @@ class Spreader:
                 self._observer.slice_items("judged")
 
     def _end(self, peer: Peer, sent: Slice, task: asyncio.Task[None]) -> None:
-        """Take back what has no result, whatever ended the slice."""
+        """Take back items without a result, however the slice ended."""
         peer.slices.discard(sent)
         if not task.cancelled() and (error := task.exception()) is not None:
             sent.outcome = "lost"
