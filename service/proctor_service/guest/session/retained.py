@@ -1,9 +1,9 @@
 """Decides by path which changes of an agent a fresh sandbox of the same image takes over.
 
-What interpreters, loaders and shells would read before a grading begins stays behind: all below
-system folders and below the folders of variables such as PATH, and the dotfiles of home folders. The
-most specific rule decides about a path: the working directory is taken over, even below a system
-folder. A file or link never replaces a folder on the way to what stays behind.
+Files which interpreters, loaders and shells would read before a grading begins stay behind: all
+below system folders and below the folders of variables such as PATH, and the dotfiles of home
+folders. The most specific rule decides about a path: the working directory is taken over, even
+below a system folder. A file or link never replaces a folder on the way to such a file.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Rule:
                 yield above if has_libraries and not is_home else entry
 
     def _dropping(self, path: str) -> Iterator[str]:
-        """Yield the folders and dotfiles on the way to a path that stay behind."""
+        """Yield the folders and dotfiles on the way to a path which stay behind."""
         top = path.split("/")[1]
         if top in _SYSTEM or top.startswith("."):
             yield f"/{top}"
@@ -104,7 +104,7 @@ class Rule:
 
 
 def is_open(entry: str, name: str, directory: str) -> bool:
-    """Return True if an entry of a variable lets an agent put code before that of the image.
+    """Return True if an entry of a variable lets an agent put code before the image's.
 
     Programs in a folder below the working directory, as of a virtual environment, stay as they are
     in the image.
@@ -116,12 +116,12 @@ def is_open(entry: str, name: str, directory: str) -> bool:
 
 
 def rule_of_image(kept_paths: Iterable[str], left_out: Iterable[str]) -> Rule:
-    """Return the rule in a sandbox whose processes have the image's variables."""
+    """Return the rule in a sandbox of processes with the image's variables."""
     return Rule(os.getcwd(), os.environ, kept_paths, left_out)
 
 
 def _longest(path: str, folders: Iterable[str]) -> int:
-    """Return the length of the longest of the folders that the path is in, else 0."""
+    """Return the length of the longest of the folders around the path, else 0."""
     return max((len(each) for each in folders if _is_within(path, each)), default=0)
 
 
