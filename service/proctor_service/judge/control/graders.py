@@ -34,7 +34,7 @@ def seed_of(submission: Submission, number: int) -> bytes:
 
 
 def _is_plain(grader: Grader) -> bool:
-    """Tell whether JSON has all texts of a grader: it takes no lone surrogates."""
+    """Tell whether JSON has all texts of a grader: without lone surrogates."""
     try:
         repr(grader).encode()
     except UnicodeEncodeError:

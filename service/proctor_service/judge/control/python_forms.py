@@ -132,7 +132,7 @@ class Comparison:
 class Forms:
     """Reader of the assertions of a text.
 
-    `imports`: full name by local name. `bound`: names that the tests bind themselves.
+    `imports`: full name by local name. `bound`: names bound by the tests.
     """
 
     def __init__(self, imports: Mapping[str, str], bound: Container[str] = ()) -> None:
@@ -284,7 +284,7 @@ def _of_call(call: ast.Call, form: Form, *, only_far: bool = False) -> Iterator[
 
 
 def _tolerance(call: ast.Call, form: Form) -> Tolerance | None:
-    """Return the tolerance of a call; None if it is no literal, or an argument is unknown."""
+    """Return the tolerance of a call; None for other expressions, and for an unknown argument."""
     arguments: dict[str, ast.expr] = {}
     options = [form.relative, form.absolute, form.decimals]
     names = [option[0] for option in options if option is not None]
