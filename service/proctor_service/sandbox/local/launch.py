@@ -2,8 +2,8 @@
 
 `make_plan` inspects the machine before any sandbox runs: root or user namespaces, cgroups,
 architecture, languages. Each missing protection becomes a check with its remedy (`proctor doctor`)
-and an entry in `Traits.degraded`. Without namespaces there is no isolation, and the service refuses
-to start unless explicitly allowed.
+and an entry in `Traits.degraded`. Without namespaces the service lacks isolation, and refuses to
+start unless explicitly allowed.
 """
 
 from __future__ import annotations
