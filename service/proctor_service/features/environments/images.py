@@ -71,7 +71,7 @@ def _has(line: str, first: int, count: int) -> bool:
 
 
 def read_image(folder: Path) -> Image | None:
-    """Return the image in a complete folder, else None."""
+    """Return the image in a complete folder, or None."""
     try:
         read: dict[str, Any] = json.loads((folder / _FILE).read_text())
         if read.pop("format") != _FORMAT or not (folder / _ROOTFS).is_dir():
@@ -93,7 +93,7 @@ def read_image(folder: Path) -> Image | None:
 def build_image(
     folders: Folders, name: str, reference: str, progress: Progress, rebuild: bool
 ) -> Image:
-    """Fetch and unpack an image, unless it is built. Raises StartError, OSError."""
+    """Fetch and unpack an image, unless built. Raises StartError, OSError."""
     key = key_of_image(reference)
     with folders.building(key, progress):
         image = None if rebuild else read_image(folders.folder / key)

@@ -58,7 +58,7 @@ def find_python(wanted: str, default: Path) -> Path:
     """Return the path of an interpreter for `3.12`, `3.12.1`, an absolute path or nothing.
 
     The newest fitting version wins; shims of pyenv are resolved. Raises StartError: missing, too
-    old, or no CPython. Blocks while interpreters are asked for their version.
+    old, or other than CPython. Blocks while interpreters are asked for their version.
     """
     return find_interpreter(wanted, default).executable
 
@@ -179,7 +179,7 @@ def _managed_folders(environment: dict[str, str]) -> list[Path]:
 
 
 def _without_virtual(python: Python) -> Python:
-    """Return the interpreter itself instead of a virtual environment's link to it."""
+    """Return the interpreter itself instead of a virtual environment's link."""
     return Python(python.base, python.base, False, python.abi, python.version, python.order)
 
 

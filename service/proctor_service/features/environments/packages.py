@@ -98,7 +98,7 @@ def import_problems(
     """Import each required package alone; return a text for each failure.
 
     The module with the distribution's name must be importable, or else any of its public modules.
-    `variables`: all variables of the packages: those of the environment.
+    `variables`: all variables of the packages: the environment's.
     """
     problems = []
     for distribution in _required(requirements, packages):
@@ -138,9 +138,10 @@ def shortened(output: str) -> str:
 def _required(
     requirements: Iterable[str], packages: Mapping[str, Distribution]
 ) -> list[Distribution]:
-    """Return the distributions that the requirements name; for a bare path or URL, those of URLs.
+    """Return the distributions named by the requirements; for a bare path or URL, the distributions
+    of URLs.
 
-    A requirement excluded by its marker has no distribution.
+    A requirement excluded by its marker lacks a distribution.
     """
     found: dict[str, Distribution] = {}
     for each in requirements:
