@@ -1,7 +1,7 @@
 """Check programs for a problem: programs without a solution.
 
-Tests that a check program passes would reward any completion. The programs define the names used in
-the tests, so that the tests run as far as with a solution.
+Tests passed by a check program would reward any completion. The programs define the names used in
+the tests, so the tests run as far as with a solution.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _GRADER: TypeAdapter[wire.Grader] = TypeAdapter(wire.Grader)
 
 @dataclass(frozen=True, slots=True)
 class CheckProgram:
-    """Check program that deserves no reward, named after its method."""
+    """Check program, undeserving of a reward, named after its method."""
 
     name: str
     program: str
@@ -101,7 +101,7 @@ def checks_of(task: Task) -> list[CheckProgram]:
 
 
 def names_asked(grader: wire.Grader) -> set[str]:
-    """Return the names that the tests use without defining them: the names of the solution."""
+    """Return the names used but left undefined by the tests: the names of the solution."""
     if isinstance(grader, wire.CallsGrader):
         return {defined_by(grader.entry_point)}
     if isinstance(grader, wire.AssertsGrader):
@@ -113,7 +113,7 @@ def names_asked(grader: wire.Grader) -> set[str]:
 
 
 def defined_by(entry_point: str) -> str:
-    """Return the name that a program defines for an entry point: `Solution` for `Solution().f`."""
+    """Return the name defined by a program for an entry point: `Solution` for `Solution().f`."""
     return entry_point.partition(".")[0].removesuffix("()")
 
 
@@ -139,7 +139,7 @@ def _free_names(source: str) -> set[str]:
 
 
 def _imported(source: str) -> Iterator[str]:
-    """Yield the names that a test file takes from the solution."""
+    """Yield the names taken from the solution by a test file."""
     for node in ast.walk(_parsed(source)):
         match node:
             case ast.ImportFrom(module="solution", names=aliases):
