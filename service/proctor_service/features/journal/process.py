@@ -1,9 +1,9 @@
 """Writer process of the journal: receives records, and writes them in groups.
 
 The listening process never waits for the writer. While the database is down, records wait in both
-processes, up to a bound in the listening process, which drops the rest. Old records are pruned in pieces,
-between two groups, while no record waits. The process ends with its connection, after a last attempt
-to write.
+processes, up to a bound in the listening process, which drops the rest. Old records are pruned in
+pieces, between two groups, while the queue is empty. The process ends with its connection, after a
+last attempt to write.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Writer:
             self._waiting.append(numbered)
 
     def open(self, incoming: Incoming) -> bool:
-        """Open the store, and say so; try again until it works. False if the connection ended."""
+        """Open the store, and say so; try again until success. False if the connection ended."""
         tries = 0
         while incoming.is_open:
             try:
@@ -103,7 +103,7 @@ class Writer:
     def run(self, incoming: Incoming) -> None:
         """Write records until the connection ends.
 
-        Between two groups at most one piece is pruned, and only while no record waits.
+        Between two groups at most one piece is pruned, and only while the queue is empty.
         """
         while incoming.is_open:
             self.take(incoming.messages(self._seconds_left()))
@@ -118,7 +118,7 @@ class Writer:
         self._write(time.monotonic() + LAST_SECONDS)
 
     def _seconds_left(self) -> float:
-        """Return the time until waiting records are written, if no other comes, or a piece is pruned."""
+        """Return the time until the next write of waiting records, or the next pruning."""
         if not self._waiting:
             return 0.0 if self._has_more_to_prune else PRUNE_SECONDS
         if len(self._waiting) >= MOST_TOGETHER:

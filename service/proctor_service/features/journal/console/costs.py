@@ -11,7 +11,7 @@ Spendings = Callable[[str | None], Iterable[tuple[str, str, float, float]]]
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """The costs of a service. `everybody`: tenants that see all; None for all tenants."""
+    """The costs of a service. `everybody`: tenants with a view of all; None for all tenants."""
 
     read: Spendings
     everybody: Collection[str] | None
