@@ -292,7 +292,7 @@ def _read_call(
 async def _carry_out(
     episode: _Episode, agent: ToolsAgent, toolbox: Toolbox, call: ToolCall, reply: Reply
 ) -> str | None:
-    """Execute a call; return the code if the call is a submission, else None.
+    """Execute a call; return the code of a submission, or None for other calls.
 
     A submission has the verdict as its observation.
     """

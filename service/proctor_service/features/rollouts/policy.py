@@ -1,10 +1,9 @@
 """Policy client: an OpenAI-compatible chat endpoint, called through the `openai` package.
 
 The package does retries and error handling; the connections are this module's. `Door` is the only
-transport. `Door` connects to checked addresses (`addresses.py`), follows no redirects, uses no
-proxy, and bounds each answer in time and size. `Door` passes on only known headers, since the
-package adds headers from the environment. `Door` also adds the API key; the package never receives
-the key.
+transport. `Door` connects to checked addresses (`addresses.py`), ignores redirects and proxies, and
+bounds each answer in time and size. `Door` passes on only known headers, since the package adds
+headers from the environment. `Door` also adds the API key; the package never receives the key.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ _CONTEXT_EXCEEDED = re.compile(
 
 
 class Ask(Protocol):
-    """Function that asks a policy."""
+    """Function to ask a policy."""
 
     def __call__(
         self, messages: Sequence[JsonObject], tools: Sequence[JsonObject], seed: int | None = None
@@ -107,7 +106,7 @@ class Policies:
 
     @asynccontextmanager
     async def connect(self, policy: Policy) -> AsyncIterator[Ask]:
-        """Return a context with a function that asks this policy over its own connections."""
+        """Return a context with a function to ask this policy over its own connections."""
         # Both read files and take most of a second, only once, and only if rollouts are used.
         package = await asyncio.to_thread(_load_package)
         if self._tls is None:
