@@ -1,6 +1,5 @@
 """Cost of a sandbox of a container image: start, `true` and stop, beside a plain sandbox.
 
-
 IMAGE is a reference as in docs/environments.md. Prints a table for bench/README.md: milliseconds, and
 the memory of a hundred sandboxes of the image at once. Run on an otherwise idle machine.
 """

@@ -59,8 +59,8 @@ class Analysis:
 def analyse(grader: AssertsGrader) -> Analysis:
     """Decide the level of a grader's tests.
 
-    Raises InvalidTask for invalid tests, and for tests which must run in the submission's process
-    although the grader asks for `separated`.
+    Raises InvalidTask for tests with errors of syntax, and for tests which must run in the
+    submission's process although the grader asks for `separated`.
     """
     suite = parse_suite(grader)
     return with_plan(level_of(grader, suite), suite)
