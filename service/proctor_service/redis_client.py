@@ -12,7 +12,7 @@ from proctor_service.errors import StartError
 
 ANSWER_SECONDS = 1.0
 RedisDown = RedisError, OSError, TimeoutError
-"""Errors of a Redis that is down, slow or full."""
+"""Errors of a Redis in trouble: down, slow or full."""
 
 
 def connect(url: str) -> Redis:

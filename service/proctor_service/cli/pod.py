@@ -37,7 +37,7 @@ _HINTS = {
     "ermission": "fsGroup: 10001 in the pod's securityContext: the file belongs to root",
     "TOKENS": "the secret proctor-tokens with the key tokens.json, mounted at /etc/proctor",
 }
-"""What mends settings whose error has the word."""
+"""Fix of a wrong setting, by a word of its error."""
 _PORTS = {"redis": 6379, "rediss": 6379, "postgresql": 5432}
 _ALL_IDS = ["0", "0", str(2**32 - 1)]
 _TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MAX_MADE_BYTES = 48 << 20
-"""Total size of the files that a compiler may make."""
+"""Most bytes of a compiler's files together."""
 END_DESCRIPTOR = 3
 MAX_END_BYTES = 4 << 20
-"""Size of what a program may report at its end: the names of some 50,000 tests."""
+"""Most bytes of a program's report at its end: the names of some 50,000 tests."""
 TOO_LONG = values.dumps(["too long"])
 NO_OUTPUT = b'["no output"]'
 """Line in place of a file with the output, which the program did not leave."""

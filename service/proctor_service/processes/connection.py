@@ -51,7 +51,7 @@ def take_messages(incoming: bytearray) -> Iterator[Message]:
         end = _LENGTH.size + length
         if len(incoming) < end:
             return
-        # A frame may hold the files of a sandbox, so nothing copies it but `loads`.
+        # A frame may hold the files of a sandbox, so only `loads` copies frames.
         with memoryview(incoming) as view, view[_LENGTH.size : end] as frame:
             messages = marshal.loads(frame)
         del incoming[:end]
@@ -133,7 +133,7 @@ class Connection(asyncio.Protocol):
             try:
                 frame = frame_of(messages)
             except Exception:
-                # All messages of the group are lost, so nobody may wait for their answers.
+                # All messages of the group are lost, so waits for their answers must end.
                 log.exception("a message cannot be sent")
                 self._transport.abort()
                 raise

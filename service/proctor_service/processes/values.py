@@ -76,7 +76,7 @@ class Graders:
         grader = self._decoded.get(text)
         if grader is None:
             kind, fields = marshal.loads(text)
-            # Without a second validation: the values are those of a valid grader.
+            # Without a second validation: the values come from a valid grader.
             if kind in _CASES:
                 fields["cases"] = [_CASES[kind].model_construct(**each) for each in fields["cases"]]
             if isinstance(tolerance := fields.get("tolerance"), dict):

@@ -136,7 +136,7 @@ class Starts(Generic[T]):
 
     def _note(self, environment: str, task: asyncio.Task[T]) -> None:
         del self._tasks[environment]
-        failure = None if task.cancelled() else task.exception()  # all who waited may have left
+        failure = None if task.cancelled() else task.exception()  # all callers may have left
         if failure is not None:
             self._failed(environment, failure)
             extra = {"environment": environment, "why": str(failure)}

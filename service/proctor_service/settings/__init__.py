@@ -25,7 +25,7 @@ from proctor_service.settings.mcp_servers import McpServer, parse_mcp_servers
 
 _WITH_SECRETS = (sources.PREFIX, "CWSANDBOX_", "AVIATO_")
 _CORES_OF_WORKER = 6
-"""Cores that one judge process keeps busy with tests of a few milliseconds."""
+"""Cores kept busy by a judge process with tests of a few milliseconds."""
 _LEAST_CORES = 8
 """With fewer cores, a single process judges as many, and a reward costs less."""
 OWN_OPEN_FILES = 64

@@ -34,7 +34,7 @@ from proctor_service.errors import StartError
 from proctor_service.settings.aviato import AviatoOptions
 
 DEFAULT = "default"
-"""Name of the environment of PROCTOR_SANDBOX_PYTHON; the file defines no other under it."""
+"""Name of the environment of PROCTOR_SANDBOX_PYTHON, reserved in the file."""
 NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")  # "torch-2.5"; not "-a"
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")  # "numpy.linalg"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # "OMP_NUM_THREADS"
@@ -43,7 +43,7 @@ _IMAGE = re.compile(
 )
 """Matches `oci:/images/a:1` and `python:3.12-slim`; not `oci:images`, a relative path."""
 NOT_WITH_IMAGE = ("python", "requirements", "preload", "paths", "languages")
-"""Fields of an environment that exclude an image."""
+"""Fields of an environment which exclude an image."""
 _OPTION = re.compile(r"\s*(-|$)")  # "-" of "-r a.txt"; an empty line
 _OWN_VARIABLES = frozenset({"HOME", "TMPDIR", "PYTHONHASHSEED", "PYTHONDONTWRITEBYTECODE"})
 

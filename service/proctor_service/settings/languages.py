@@ -179,7 +179,7 @@ jars=$1; shift; exec "$@" -d . -cp "$jars:."
 _PHP_SETTINGS = (
     *("-d", "display_errors=stderr", "-d", "memory_limit=-1"),
     *("-d", "zend.assertions=1"),  # as PHP has it without the settings of a distribution
-    *("-d", "short_open_tag=1"),  # otherwise PHP prints a text that begins with `<?`
+    *("-d", "short_open_tag=1"),  # otherwise PHP prints a text from `<?` on
 )
 
 LANGUAGES: dict[str, Language] = {
@@ -355,4 +355,4 @@ RUNNER_LANGUAGES: Mapping[str, str] = {
     "junit": "java",
     "pytest": "python",
 }
-"""Language of the tests that each runner takes."""
+"""Language of the tests of each runner."""

@@ -17,7 +17,7 @@ REMOTE = frozenset(
     {"9p", "afs", "beegfs", "ceph", "cifs", "fuse.sshfs", "fuse.glusterfs", "glusterfs", "gpfs"}
     | {"lustre", "nfs", "nfs4", "orangefs", "panfs", "smb3", "smbfs", "wekafs"}
 )
-"""Types of file systems that several machines may share: there SQLite damages a file in use."""
+"""Types of file systems for several machines: there SQLite damages a file in use."""
 
 
 class NoStateFolder(Exception):

@@ -124,10 +124,10 @@ class Budget:
         self._clock = clock
         self._sequence = 0
         self._sandboxes = self._rate = self._waiting = 0
-        self._granted = (0, 0)  # what the store surely counts for this run
+        self._granted = (0, 0)  # counted by the store for this run, surely
         self._answered_at = 0.0
         self._others: dict[str, BudgetEntry] = {}
-        self._seen: dict[str, tuple[int, float]] = {}  # sequence, and since when it is the same
+        self._seen: dict[str, tuple[int, float]] = {}  # sequence, and the time of its last change
         self._swept = True
         self._sweep: asyncio.Task[None] | None = None
         self._sweeps_at = 0.0
@@ -243,7 +243,7 @@ class Budget:
         assert self._store is not None
         async with self._writing:
             self._sequence += 1
-            if not self.down:  # else a write that may be lost would give up what is granted
+            if not self.down:  # else a lost write would give up granted sandboxes
                 self._granted = self._sandboxes, self._rate
             mine = BudgetEntry(
                 self._run, self._sequence, *self._granted, self._waiting, self._limits
@@ -269,7 +269,7 @@ class Budget:
     def _note(self, entries: Mapping[str, BudgetEntry]) -> None:
         now = self._clock()
         if now - self._answered_at > self._lease_seconds / 2:
-            self._seen.clear()  # others may have written meanwhile, or could not either
+            self._seen.clear()  # other runs may have written meanwhile, or could not write
         self._answered_at = now
         self._others = {run: each for run, each in entries.items() if run != self._run}
         least = _least([self._limits, *(each.limits for each in self._others.values())])

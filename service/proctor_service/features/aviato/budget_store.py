@@ -19,7 +19,7 @@ from proctor_service.features.aviato.budget import Answer, BudgetEntry, BudgetLi
 from proctor_service.redis_client import RedisDown, answer_of, connect
 
 SETTLE_SECONDS = 3
-"""A Redis that lost its data grants nothing for this time, in which all replicas write theirs."""
+"""Time without grants of a Redis after a loss of data, in which all replicas write theirs."""
 KEY = b"proctor:aviato-budget"
 _SINCE, _GROUP, _SWEPT = b"since", b"group", b"swept"
 

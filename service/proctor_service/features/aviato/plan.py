@@ -35,12 +35,12 @@ _MICRO = 1_000_000
 _PYTHON = "python3"
 _CPU = "1"
 _CREATIONS = 16  # at once: so a pool fills in a few starts, and a small quota of requests suffices
-START_SECONDS = 60.0  # a sandbox that is not to be had by then is given up
-_MAX_AGE_SECONDS = 1800.0  # a sandbox that nobody has used by then is replaced
-_KEPT_SECONDS = 86_400.0  # longest life of a stateful sandbox, however often it is used
-LEASE_SECONDS = 30.0  # others stop the sandboxes of a replica that is silent in Redis for so long
-_OTHERS = "*"  # the price of environments that have none of their own
-_WARM = 2  # sandboxes that wait in an environment beside the default one
+START_SECONDS = 60.0  # a sandbox not ready by then is given up
+_MAX_AGE_SECONDS = 1800.0  # a sandbox unused until then is replaced
+_KEPT_SECONDS = 86_400.0  # longest life of a stateful sandbox, however busy
+LEASE_SECONDS = 30.0  # other replicas stop the sandboxes of a replica silent in Redis for so long
+_OTHERS = "*"  # the price of environments without their own
+_WARM = 2  # ready sandboxes of an environment beside the default
 
 
 @dataclass(frozen=True, slots=True)

@@ -209,7 +209,7 @@ class RemotePool:
                 await asyncio.sleep(self._pause)
             others = len(self._ready) + len(self._making) - 1
             if self._quota.free <= 0 and others >= len(self._waiters):
-                self._making.discard(task)  # nobody waits for this one
+                self._making.discard(task)  # without a waiting caller
                 return
             remote = await self.make(self._plan.warm_order(self._shape))
         except Failure as failure:

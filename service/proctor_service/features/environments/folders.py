@@ -96,7 +96,7 @@ class Folders:
         part = Path(tempfile.mkdtemp(prefix=f"{key}.", suffix=".part", dir=self.folder))
         try:
             yield part
-            os.sync()  # the name must not outlast a crash that the contents do not
+            os.sync()  # the name must not survive a crash without the contents
             folder = self.folder / key
             if folder.exists():
                 with unused(folder) as is_unused:

@@ -44,7 +44,7 @@ _MOUNTED = ("proc", "dev", "sys")
 _HOSTS = b"127.0.0.1 localhost\n::1 localhost\n"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _MOST_STEPS, _OLDEST_MINOR = 400, 8
-_PER_BUILD = ("TERM",)  # variables that umoci adds
+_PER_BUILD = ("TERM",)  # variables added by umoci
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -254,7 +254,7 @@ def _own_one(path: Path, ids: Ids | None) -> None:
 
 def _id(number: int, ids: Ids) -> int:
     if ids.first <= number < ids.first + ids.count:
-        return number  # another name of a file that was seen before
+        return number  # another name of an earlier file
     return ids.first + min(number, ids.count - 1)
 
 

@@ -75,7 +75,7 @@ def find_interpreter(wanted: str, default: Path) -> Python:
         )
     minor = _NAME.fullmatch(path.name)
     if minor and _is_script(path) and _query(path).status != 0:
-        return _of_version(minor[1])  # pyenv's shim of a version that is not selected
+        return _of_version(minor[1])  # pyenv's shim of an unselected version
     return _checked(inspect(path))
 
 
@@ -142,7 +142,7 @@ def installed(minor: tuple[int, ...]) -> list[Python]:
         try:
             python = inspect(path)
         except (StartError, OSError):
-            continue  # a broken one is none
+            continue  # a broken interpreter does not count
         found.setdefault(python.base, _without_virtual(python))
     return list(found.values())
 
@@ -201,7 +201,7 @@ def _query(path: Path) -> Ran:
         "-s",
         "-c",
         _ASK,
-    ]  # `-I` is unknown to interpreters that are too old
+    ]  # `-I` is unknown to too old interpreters
     try:
         return run_program(command, _ROOT, worker_environment(), wall_seconds=_ANSWER_SECONDS)
     except OSError as error:

@@ -30,7 +30,7 @@ _ERRORS = ("error", "×")
 _NO_PROGRESS = "Using "
 """Begins the line with the temporary path of the interpreter."""
 _NO_VARIABLES = ("PYTHON", "VIRTUAL_ENV", "CONDA_", "UV_PYTHON", "UV_SYSTEM_PYTHON")
-"""Variables of the caller that name other interpreters."""
+"""Variables of the caller with other interpreters."""
 _DISTRIBUTION = re.compile(r"\s*([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*($|[\[(<>=!~;@ ])")
 """Matches `numpy=` in `numpy==2.1`, and `ruamel.yaml`; not `-r other.txt`."""
 _CREDENTIALS = re.compile(r"(://)[^/@\s]+@")  # "://me:secret@" in "https://me:secret@host/"

@@ -28,7 +28,7 @@ from proctor_service.features.evaluation.scores import Scores, TaskScore
 
 Form = Literal[Format, "harbor"]
 SHOWN = 20
-"""Failures that are listed; --output and the reports have all."""
+"""Number of listed failures; --output and the reports have all."""
 
 
 @dataclass(slots=True)

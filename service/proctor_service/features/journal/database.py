@@ -23,7 +23,7 @@ _STEPS = 500_000
 _PAUSE_SECONDS = 0.02
 _DEADLINE = "deadline"
 _ENDED = ("SQLITE_INTERRUPT", "57014")
-"""Names of the error of a question that was ended, in SQLite and PostgreSQL."""
+"""Names of the error of an ended question, in SQLite and PostgreSQL."""
 
 
 class TooSlow(Exception):

@@ -51,7 +51,7 @@ LAST_SECONDS = 4.0
 PRUNE_SECONDS = 30.0
 PRUNED_PART = 0.02
 LATE_SECONDS = 3.0
-"""While records are written so late, they go first: the listening process drops what does not fit."""
+"""While writes are so late, records go first: the listening process drops the excess."""
 MOST_UNPRUNED = 20_000
 """But once so many are written, a journal beyond its bounds loses as many records as it gets, however
 long more comes than can be written."""
@@ -138,7 +138,7 @@ class Writer:
                 records = [marshal.loads(record) for _, record in group]
                 self._is_late = time.time() - time_of(records[-1]) > LATE_SECONDS
                 self._store.write(records)
-            except Exception as error:  # no record ends the writer: the next would get it again
+            except Exception as error:  # the next writer would get the record, too
                 if not _is_of_a_record(error):
                     if not tries:
                         why = short_error(error)

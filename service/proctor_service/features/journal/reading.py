@@ -36,7 +36,7 @@ _LISTED = tuple(
     if column.name not in (*_TEXTS, "source_begin", "source_end", "truncated")
 )
 _EMPTY = {"files": "{}", "output": '{"message":"","stdout":"","stderr":""}', "failures": "[]"}
-"""Texts that are not stored."""
+"""Texts left out of the store."""
 
 
 @dataclass(frozen=True, slots=True)

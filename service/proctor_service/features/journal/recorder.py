@@ -125,7 +125,7 @@ class Recorder(Observer):
     def _add(self, make: Callable[[], Record]) -> None:
         try:
             written = marshal.dumps(make())
-        except Exception:  # whatever is wrong with a record, the reward goes on
+        except Exception:  # the reward goes on, even with a broken record
             log.exception("a record of the journal cannot be sent")
             self._counters.journal_dropped("invalid")
             return

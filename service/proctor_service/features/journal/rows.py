@@ -37,7 +37,7 @@ _JUDGEMENT = (
     "integrity", "level", "signals", "negative_control", "sandbox_id", "unreported",
     "verifier_reward", "failures", "usage",
 )  # fmt: skip
-"""Names of the values that `processes/values.py` makes of a judgement."""
+"""Names of the values of a judgement from `processes/values.py`."""
 _OF_JUDGEMENT = (
     "passed", "total", "level", "integrity", "negative_control", "exit_code", "truncated", "sandbox_id",
 )  # fmt: skip

@@ -36,7 +36,7 @@ COUNTED = ("tenant", "job", "step", "at", "verdict", "reward")
 NO_STEP = -1
 NO_VERDICT = "error"
 MOST_STEPS, MOST_TIMES = 500, 120
-"""Bounds on the points of a series by step, without that of no step, and by time."""
+"""Bounds on the points of a series by step, without the point of no step, and by time."""
 WIDTHS_SECONDS = (10, 30, 60, 300, 900, 3600, 21_600, 86_400)
 _SUMMED = ("count", "judged", "rewards", "squares")
 

@@ -105,7 +105,7 @@ class JournalStore:
     def _begin(self) -> Iterator[Connection]:
         """Return a connection in a writing transaction."""
         with self._engine.begin() as connection:
-            if self._is_sqlite:  # nobody else writes between what is read and what is written
+            if self._is_sqlite:  # other writers wait between this read and this write
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
             yield connection
 
@@ -231,7 +231,7 @@ class JournalStore:
                 .limit(most)
             )
             columns = [evaluations.c[name] for name in (*COUNTED, *_OF_PRUNED)]
-            # What another process removes at the same time is not counted twice.
+            # Rows removed by another process at the same time are counted once.
             old = connection.execute(
                 delete(evaluations).where(evaluations.c.number.in_(oldest)).returning(*columns)
             ).all()

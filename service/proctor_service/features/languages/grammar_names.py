@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 Key = tuple[str, str | None]
-"""A name, and the field of it that is read (`c.want` in Go), or None."""
+"""A name, and its field in use (`c.want` in Go), or None."""
 _DECLARATIONS = {
     # node type: fields of the name and of the value
     "variable_declarator": ("name", "value"),

@@ -32,7 +32,7 @@ _TEST_FILES: Mapping[str, re.Pattern[str]] = MappingProxyType(
         "junit": re.compile(r".+\.java"),  # "SolTest.java"
     }
 )
-"""Files of each runner whose tests are certain to run; a grader with other files, too, has no control."""
+"""Files of each runner with tests certain to run; other files rule out the control."""
 
 
 class OtherLanguages:

@@ -150,7 +150,7 @@ def kotlin_main(source: str) -> str:
 
 
 _SCALA_OBJECT = re.compile(rf"^(?:case\s++)?object\s++({_NAME})([^\n{{]*+)", re.MULTILINE)
-"""`object Main extends App`, with what follows the name on its line."""
+"""`object Main extends App`, with the rest of the line behind the name."""
 _SCALA_MAIN = re.compile(r"\bdef\s++main\b")  # `def main(args`
 _SCALA_APP = re.compile(r"\b(?:extends|with)\s++App\b")  # `extends App`
 _SCALA_ANNOTATED = re.compile(rf"@main\s++def\s++({_NAME})")  # `@main def run`

@@ -173,7 +173,7 @@ def _cargo(
         files[path] = f'{head}{text}\n#[path = "../{name}.rs"]\nmod {name};\n'
     if not roots:
         raise InvalidTask("the grader has no file tests/NAME.rs")
-    is_alone = "Cargo.toml" not in tests  # a dependency may have a macro that makes tests
+    is_alone = "Cargo.toml" not in tests  # a dependency may have a macro for tests
     if is_alone and not any(_CARGO_TEST.search(_code(text)) for text in tests.values()):
         raise InvalidTask("no file of the grader has a test function")
     if any(not re.fullmatch(r"[a-z]\w*", root) for root in roots):  # `it`, `sums_2`

@@ -25,7 +25,7 @@ from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Sandboxes
 from proctor_service.settings.languages import Language, within
 
-_FEW_BYTES = 1 << 16  # size of a report that is parsed on the event loop
+_FEW_BYTES = 1 << 16  # largest report parsed on the event loop
 _TOO_LONG = TOO_LONG.rstrip(b"\n")
 _OUTCOMES = ("passed", "failed", "skipped")
 _MISSING = "missing "

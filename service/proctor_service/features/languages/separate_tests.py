@@ -32,7 +32,7 @@ from proctor_service.judge.graders.programs import Parts
 from proctor_service.settings.languages import Language
 
 NAME = "PROCTOR_NAME"
-"""Placeholder of an identifier that no completion can know."""
+"""Placeholder of an identifier unknown to completions."""
 _LAUNCHERS = files(__package__) / "launchers"
 _GO_MAIN = re.compile(r"^func[ \t]+main[ \t]*\([ \t]*\)", re.MULTILINE)  # `func main()`
 _RUST_MAIN = re.compile(
@@ -273,7 +273,7 @@ _ARRANGE: Mapping[str, Callable[[Language, Parts, str], Arranged]] = MappingProx
         "typescript": _typescript,
     }
 )
-"""Launchers with rules of their own; any other one interprets the parts, and is found by its file's name."""
+"""Launchers with rules of their own; any other interprets the parts, found by its file's name."""
 
 
 def check_launchers(languages: Mapping[str, Language]) -> None:

@@ -257,7 +257,7 @@ def _go(before: str, code: str) -> str:
 def _rust(before: str, code: str) -> str:
     """Import the names of `before` by a wildcard, so the completion may import the same names."""
     inner, own = RUST_INNER.match(code), RUST_INNER.match(before)
-    assert inner is not None  # it matches an empty text
+    assert inner is not None  # matches an empty text
     assert own is not None
     before, code = before[own.end() :], code[inner.end() :]
     names = _RUST_STANDARD.findall(before)
@@ -315,7 +315,7 @@ _JOIN: Mapping[str, Join] = MappingProxyType(
         "php": _php,
     }
 )
-"""Languages whose files begin with something; in the others a source goes on with the next one."""
+"""Languages with a fixed beginning of files; elsewhere a source goes on with the next source."""
 
 
 # ---------------------------------------------------------------- completion
@@ -398,7 +398,7 @@ def continued(language: str, prompt: str, body: str, suffix: str) -> str:
     if suffix and prompt.endswith("\n") and not body.endswith("\n") and not suffix[:1].isspace():
         program = f"{prompt}{body}\n{suffix}"
     program = _closed(language, prompt, program)
-    if language == "go":  # the program may lack a use of what the prompt imports
+    if language == "go":  # the program may leave an import of the prompt unused
         imports = "\n".join(GO_IMPORT.findall(program))
         return joined(language, imports, GO_IMPORT.sub("", program))
     return program

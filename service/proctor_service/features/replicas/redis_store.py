@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 PAUSE_SECONDS = 5.0
 TRIES = 2
-"""Attempts per request: a replica that was itself blocked finds all its requests overdue."""
+"""Attempts per request: after its own stall, a replica finds all its requests overdue."""
 PREFIX = b"proctor:"
 
 
@@ -63,12 +63,12 @@ class RedisStore:
         try:
             await answer_of(self._redis.ping())
         except (AuthenticationError, ResponseError) as error:
-            # Old versions repeat the command that they do not know, with the password in it.
+            # Old versions repeat an unknown command, with the password.
             message = str(error).replace(self._password, "***") if self._password else str(error)
             raise StartError(
                 f"PROCTOR_REDIS_URL: Redis at {self._where} refuses: {message}"
             ) from None
-        except TypeError as error:  # an option of the URL that no connection takes
+        except TypeError as error:  # an unknown option of the URL
             raise StartError(f"PROCTOR_REDIS_URL: {error}") from None
         except RedisDown as error:
             self._away = True

@@ -26,7 +26,7 @@ from proctor_service.sandbox.interface import Limits, Usage
 from proctor_service.scheduling.pacer import Pacer
 
 LARGEST_ITEM_BYTES = 1 << 20
-"""Approximate size of an item; sending a larger one to a peer would block other work for long."""
+"""Approximate size of an item; to send a larger item would block other work for long."""
 LARGEST_SLICE_BYTES = 4 << 20
 NODE_BYTES = 16
 LEAST_DEADLINE_SECONDS = 0.001

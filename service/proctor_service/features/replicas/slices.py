@@ -16,7 +16,7 @@ from proctor_service.scheduling.fair_share import PeerItem
 POLL_SECONDS = 0.25
 LATELY_SECONDS = 1.5
 LEAD_SECONDS = 0.3
-"""Work that a peer has in advance, so that its slots never wait for the next slice."""
+"""Work of a peer in advance, so its slots never wait for the next slice."""
 SLICE_SECONDS = 0.15
 MOST_IN_SLICE = 256
 
@@ -120,7 +120,7 @@ class Peer:
         outstanding = self.outstanding
         share = max(surplus - self.slots, 0) / replicas
         rate = self.rate or guess_rate
-        if outstanding:  # never more than the peer shows by what it does now
+        if outstanding:  # at most the peer's proven rate
             rate = min(rate, (self.results + self.slots) / max(now - self.counted_since, 0.001))
         room = self.slots + min(rate * LEAD_SECONDS, share)
         size = int(min(room - outstanding, surplus, MOST_IN_SLICE))

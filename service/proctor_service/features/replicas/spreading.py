@@ -36,15 +36,15 @@ log = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 1.0
 SILENT_SECONDS = 3.0
-"""A peer with slices that sends neither a result nor its capacity for so long has lost them."""
+"""Time after which a silent peer has lost its slices: without a result or its capacity."""
 REST_SECONDS = 5.0
-"""Time without slices for a peer that has refused one, or has lost one."""
+"""Time without slices for a peer after a refused or lost slice."""
 GONE_SECONDS = 1.0
-"""Time until a peer that takes no connection is asked again."""
+"""Time until an unreachable peer is asked again."""
 LOOK_UP_SECONDS = 0.5
-"""Time for the DNS; meanwhile nobody looks whether a peer is silent."""
+"""Time for the DNS; meanwhile silent peers go unnoticed."""
 SOON_SECONDS = 0.05
-"""What the slots here take within this time stays here: a slice would take as long to travel."""
+"""Work of the slots here within this time stays here: a slice would take as long to travel."""
 FIRST_PAUSE_SECONDS = 0.01
 LEAST_OUTSTANDING_SECONDS = 5.0
 
@@ -83,7 +83,7 @@ class Spreader:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
 
-    # ------------------------------------------------------------ what goes where
+    # ------------------------------------------------------------ distribution
 
     async def _run(self) -> None:
         handover = self._queue.handover
@@ -198,7 +198,7 @@ class Spreader:
         """Send a slice, and settle its items with the lines of the answer."""
         works = [peer_item.work for peer_item in taken]
         packed = await self._slices.pack(works)
-        for index in range(len(taken) - 1, packed.count - 1, -1):  # the first one back last
+        for index in range(len(taken) - 1, packed.count - 1, -1):  # the first goes back last
             if (peer_item := sent.rest.pop(index, None)) is not None:
                 alone = not packed.count and not index  # too large for any request
                 self._queue.handover.take_back(peer_item, tried=alone)

@@ -244,7 +244,7 @@ async def _refine(episode: _Episode, agent: RefineAgent) -> None:
         if counts["attempts"] == agent.max_attempts:
             counts["hit_max_turns"] = 1
             return
-        # An error message of the program may hold what no request to the policy can.
+        # A program's error message may hold characters impossible in a request to the policy.
         text = without_surrogates(feedback(judgement, agent.observation_characters))
         episode.add_user_message(f"{prompts.CUT}\n{text}" if reply.cut else text)
 

@@ -20,7 +20,7 @@ SHOWN_CHARACTERS = 100
 ANNOTATIONS = frozenset(
     {"title", "description", "default", "examples", "format", "deprecated", "$schema", "$comment"}
 )
-"""Keywords that restrict nothing here."""
+"""Keywords without an effect here."""
 _TYPES: Mapping[str, tuple[type, ...]] = MappingProxyType(
     {
         "object": (dict,),

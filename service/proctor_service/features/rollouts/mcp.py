@@ -45,7 +45,7 @@ LEAST_SECRET = 8
 
 
 _INVALID_PARAMS = -32602
-"""Code of JSON-RPC 2.0 for arguments that a method does not take."""
+"""Code of JSON-RPC 2.0 for invalid arguments of a method."""
 
 
 class _InvalidArguments(Exception):

@@ -58,7 +58,7 @@ ADVICE: Mapping[int, str] = MappingProxyType(
         422: _BAD_FIELD,
     }
 )
-"""HTTP status of an endpoint that refuses the same request later too, and what to change."""
+"""HTTP status of a lasting refusal of a request, and the necessary change."""
 _CONTEXT_EXCEEDED = re.compile(
     r"context[ _-]?(length|window|size)|(prompt|input).{0,80}(too long|longer than)"
     r"|max_new_tokens.{0,10}must be <=",
@@ -77,7 +77,7 @@ class Ask(Protocol):
 
 
 Connect = Callable[[Policy], AbstractAsyncContextManager[Ask]]
-"""Context with a function that asks this policy while the context is open."""
+"""Context with a function to ask this policy while the context is open."""
 
 
 class _LogprobsRefused(Exception):

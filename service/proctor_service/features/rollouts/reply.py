@@ -21,9 +21,9 @@ from proctor_service.outcomes import JsonObject
 LEAST_RANDOM_KEY = 20
 """Minimum length of a key to mask; a solution may contain a shorter key by chance."""
 LONG_CHARACTERS = 1 << 19
-"""Length of an answer from which on it is parsed with pauses for the event loop."""
+"""Least length of an answer parsed with pauses for the event loop."""
 MOST_ARGUMENTS_CHARACTERS = 1 << 20
-"""Length of a tool call's arguments that are read; no policy's answer is that long by tokens."""
+"""Most characters of a tool call's arguments; policies' answers are shorter by tokens."""
 REASONING = ("reasoning", "reasoning_content")
 """Fields of a message with the policy's reasoning; endpoints use either name or both."""
 PIECE = 8
@@ -54,7 +54,7 @@ class Reply:
     prompt_tokens: int
     completion_tokens: int
     reasoning: Mapping[str, str] = field(default_factory=dict)
-    """Fields of the reply with its reasoning that go back to the policy: name to text."""
+    """Fields of the reply with its reasoning, for the next request to the policy: name to text."""
 
     def message(self) -> JsonObject:
         """Return the assistant's message for the next request to the policy."""

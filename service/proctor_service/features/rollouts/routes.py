@@ -61,7 +61,7 @@ from proctor_service.scheduling.queue import FairQueue, stopping
 log = logging.getLogger(__name__)
 
 MAX_ROLLOUTS = 256
-"""Trajectories that are played at once; others wait. Most of the time each waits for its policy."""
+"""Trajectories played at once; the rest wait. Most of the time each waits for its policy."""
 MESSAGE_FIELDS = ("role", "content", "name", "tool_calls", "tool_call_id")
 
 

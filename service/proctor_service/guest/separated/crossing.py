@@ -258,7 +258,7 @@ STAND_INS: dict[str, Any] = {
     "iterator": Iterator,
     "awaitable": Awaitable,
 }
-"""What stands for an object of the other side, by its kind."""
+"""Stand-in of an object of the other side, by its kind."""
 
 
 class EventLoop:

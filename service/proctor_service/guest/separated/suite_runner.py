@@ -86,7 +86,7 @@ class TestRunner:
             try:
                 exec(compile(text, "<setup>", "exec", 0, True, 0), self._namespace)
             except BaseException as error:
-                if index == 0:  # it asks the submission for nothing
+                if index == 0:  # independent of the submission
                     self._report(["setup_failed", failure_text(error)[:_MESSAGE_CHARACTERS]])
                     return False
                 for test in range(len(self._tests)):
@@ -125,7 +125,7 @@ class TestRunner:
             entry = what[2]
             if entry and type(entry) is str:
                 candidate = eval(entry, self._namespace)
-            else:  # which function it is, the submission's side finds out
+            else:  # the submission's side finds the function
                 candidate = Function(self._side, entry, "candidate")
             self._drive(self._namespace[what[1]](candidate))
         elif kind == "function":

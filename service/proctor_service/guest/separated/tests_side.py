@@ -13,7 +13,7 @@ from .conversation import Conversation, Ended, Gone, Unusable
 
 _words = str.split
 _UNUSED = 2  # references to a tuple: the table's, and an argument's
-_TUPLES = 1000  # that are kept before the first sweep
+_TUPLES = 1000  # most entries before the first sweep
 _new, _set_slot = object.__new__, object.__setattr__
 
 
@@ -297,7 +297,7 @@ class TestsSide:
         name, base = facts.get("type"), CallableToken if facts.get("callable") is True else Token
         name = name[:200] if type(name) is str else "?"
         cls: Any = self._types.get((name, base))
-        if cls is None:  # so that the types of two answers differ where those of their objects do
+        if cls is None:  # so the types of two answers differ where their objects' types do
             cls = type(name.rpartition(".")[2], (base,), {"__slots__": ()})
             self._types[name, base] = cls
         token: Token = _new(cls)

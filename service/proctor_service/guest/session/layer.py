@@ -22,7 +22,7 @@ from .retained import Rule
 from .streams import WholeFile, write_all
 
 DESCRIPTOR = 301
-"""The folder with all that has changed: descriptor of the first process of an image's sandbox."""
+"""The folder with all changes: descriptor of the first process of an image's sandbox."""
 LOWER = 302
 """Another: the image as it was."""
 _REMOVED, _HIDES = ".wh.", ".wh..wh..opq"
@@ -55,7 +55,7 @@ def save(most_bytes: int) -> None:
             folder, is_in_image = todo.pop()
             try:
                 names = sorted(os.listdir(_changed(folder)))
-            except OSError:  # the image's user may not read it
+            except OSError:  # unreadable for the image's user
                 continue
             for name in _removed(folder, names) if is_in_image else ():
                 with contextlib.suppress(ValueError):
@@ -63,7 +63,7 @@ def save(most_bytes: int) -> None:
             for name in names:
                 path = _path(folder, name)
                 if name.startswith(_REMOVED):
-                    continue  # the format has no way to say that a file has such a name
+                    continue  # the format cannot express a file with such a name
                 try:
                     left -= _add(archive, path, left)
                     if _is_folder(_changed(path)):
@@ -98,7 +98,7 @@ def _removed(folder: str, changed: list[str]) -> list[str]:
     try:
         gone = set(os.listdir(_in_image(folder))).difference(changed)
         gone = gone.difference(os.listdir(f"/{folder}")) if gone else gone
-    except OSError:  # what cannot be known is not removed
+    except OSError:  # in doubt, the file stays
         return []
     return sorted(name for name in gone if not name.startswith(_REMOVED))
 

@@ -21,7 +21,7 @@ _SYSTEM_IN_VAR = (
     "/var/cache", "/var/lib", "/var/lock", "/var/mail", "/var/run", "/var/spool", "/var/tmp",
 )  # fmt: skip
 _DATA = ("/opt", "/tmp")
-"""System folders that may be the working directory as a whole."""
+"""System folders fit to be the working directory as a whole."""
 TOOLS = (
     "PATH", "CARGO_HOME", "CONDA_PREFIX", "GOROOT", "JAVA_HOME", "PYTHONHOME", "RUSTUP_HOME",
     "VIRTUAL_ENV",

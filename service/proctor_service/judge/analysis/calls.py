@@ -65,7 +65,7 @@ class Imported:
 
 
 Passed = dict[int, Variable]
-"""Variables that a call may change, by their ids."""
+"""Variables open to change by a call, by their ids."""
 Meaning = Variable | Helper | Alias | Imported
 
 
@@ -104,8 +104,8 @@ class Calls:
         self._steps_left = _MOST_STEPS + characters
         self.weights = Weights(characters)
         self._evaluator = Evaluator(self, self.module_of, self.weights)
-        self._has_mutable = False  # a variable that a call may change
-        self.read: set[int] = set()  # by id: containers that a statement reads outside of arguments
+        self._has_mutable = False  # a variable open to change by a call
+        self.read: set[int] = set()  # by id: containers read by a statement outside of arguments
 
     def __contains__(self, name: object) -> bool:
         return self.scope.get(str(name)) is not None or name in self.names.submission

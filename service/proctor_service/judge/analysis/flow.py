@@ -33,23 +33,23 @@ PLAIN_RESULTS = frozenset(
         " len oct ord pow print range repr round str type"
     )
 )
-"""Built-in functions whose results are numbers, texts or types, whatever they are given."""
+"""Built-in functions with numbers, texts or types as results, for any arguments."""
 _OBJECTS = frozenset(
     _words(
         "BytesIO Event Lock Mock MagicMock Queue Random SimpleNamespace StringIO Template UserDict UserList"
         " UserString compile fromstring gmtime localtime object struct_time"
     )
 )
-"""Functions of libraries that make an object which is no data."""
+"""Functions of libraries for objects other than data."""
 _RECORD_MAKERS = frozenset(["namedtuple", "make_dataclass", "NamedTuple"])
 _PARTS = (
     *(ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.IfExp, ast.Subscript, ast.Starred, ast.Await),
     *(ast.List, ast.Tuple, ast.Set, ast.Dict),
     *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
 )
-"""Expressions that may hold what their parts hold."""
+"""Expressions with the marks of their parts."""
 _PLAIN = frozenset([ast.Constant, ast.Compare, ast.JoinedStr, type(None)])
-"""Expressions that hold no marks. Most of a long text is constants."""
+"""Expressions without marks. Most of a long text is constants."""
 
 
 class Flow:
@@ -244,7 +244,7 @@ class Flow:
         elif name in _OBJECTS or (name in _RECORD_MAKERS and not self._is_record(node)):
             self._mark(key, OBJECT)
         elif is_method or name not in PLAIN_RESULTS:
-            # What the submission answers is no function of its own, whatever it was given.
+            # A submission's answer is never a function of its own, for any arguments.
             crossing = _HELD if self.is_submission(func) else _ALL
             for each in arguments:
                 if type(each) not in _PLAIN:
@@ -256,7 +256,7 @@ class Flow:
         made = node.value if isinstance(node, ast.Attribute) else None
         if not isinstance(made, ast.Call) or not isinstance(made.func, ast.Name):
             return
-        # What a class is made of is its state: with arguments it is more than a place for functions.
+        # A class's arguments are its state: such a class is more than a place for functions.
         is_class = made.func.id in self.submission and looks_like_class(made.func.id)
         if is_class and not arguments_of(made):
             self.fresh.add(made.func.id)

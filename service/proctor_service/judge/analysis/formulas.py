@@ -72,7 +72,7 @@ _DEEPEST_HELPER = 8
 Results = Callable[[int], Any]
 """A function from the number of a call to its value."""
 Formula = tuple[Any, ...]
-"""A condition on results: a function of this module, and what it works on, often more formulas.
+"""A condition on results: a function of this module, and its operands, often more formulas.
 
 The function takes the formula and the results (`value_of`). Within a helper function, a number below
 zero is a parameter's.
@@ -140,7 +140,7 @@ class Formulas:
         self._numbers = numbers
         self._passed = passed
         self._depth = 0
-        self._failed: set[int] = set()  # expressions that are no constants in this scope
+        self._failed: set[int] = set()  # expressions other than constants in this scope
 
     def of(self, node: ast.expr) -> Formula:
         """Return the formula of an expression. Raises NotPlannable."""

@@ -37,19 +37,19 @@ _SINGLETONS = (None, True, False, ..., NotImplemented)
 _NOT_AS_DATA = frozenset(
     ["map", "filter", "zip", "enumerate", "reversed", "Awaitable", "Coroutine", "Callable"]
 )
-"""Types of answers that reach the tests as another type."""
+"""Types of answers which reach the tests as another type."""
 _CALLING = frozenset(
     _words(
         "accumulate callable defaultdict dropwhile filter filterfalse groupby map partial reduce starmap"
         " takewhile"
     )
 )
-"""Functions that call what they are given first, or second; or tell whether it can be called."""
+"""Functions which call their first or second argument, or test if it can be called."""
 _CALLED_SECOND = frozenset(["accumulate", "groupby"])
 _WIDENED = frozenset(_words("float16 float32 half single complex64 csingle ndarray"))
 """Types of numpy for which the tests have another type by the same name (`codec/wide_numpy.py`)."""
 _FRAMEWORK = re.compile(r"test|check$|set_?up|tear_?down|pytest_|load_tests$", re.IGNORECASE)
-"""Names of functions that a runner of tests looks for: `test_add`, `setUpModule`."""
+"""Names of functions sought by a runner of tests: `test_add`, `setUpModule`."""
 _INSPECTING = frozenset(["isinstance", "issubclass", "callable", "type", "patch", "cast", *RAISES])
 _ATTRIBUTE = re.compile(r"\w+\.\w.*|\w+\(\)(\.\w+){2,}")
 """`Solution.f`, and `Solution().a.f`."""

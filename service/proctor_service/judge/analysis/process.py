@@ -47,7 +47,7 @@ _READING_SECONDS = 4.0
 """The same for the parser alone. It takes 1 s on an idle machine, and more on a busy one; tests that
 cannot be read cannot be judged."""
 ENDED = "the analysis of the tests takes too much time or memory"
-"""Reason of tests whose analysis was ended."""
+"""Reason of tests after an ended analysis."""
 _WALL_TIMES = 10  # of the CPU time
 _LEAST_MEMORY_BYTES = 1 << 30  # of address space
 _MEMORY_TIMES = 512  # a node of a syntax tree has up to 600 bytes, and two characters or more

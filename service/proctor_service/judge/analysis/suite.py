@@ -27,7 +27,7 @@ _LONGEST_CHARACTER_BYTES = 4
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 """Ends of lines: after `a` in `a\\r\\nb`; not the form feed in `a\\fb`."""
 _NO_BRACKETS = re.compile(r"[^][(){}]+")
-"""What is no bracket: `f` and `1, 2` in `f([1, 2])`."""
+"""Text between brackets: `f` and `1, 2` in `f([1, 2])`."""
 _PREFIXES = re.compile(r"[-+~]{2,}")
 """Operators in a row: `-+~` in `-+~1`, none in `a - b`."""
 _IDLE = (
@@ -43,7 +43,7 @@ _AROUND_TESTS = frozenset(
     f"{when}_{part}" for when in ("setup", "teardown") for part in ("module", "function")
 )
 _MARKS = frozenset(["parametrize", "usefixtures", "xfail"])
-"""Marks of pytest that change how a function runs, or what its result means."""
+"""Marks of pytest with an effect on the run of a function, or on the meaning of its result."""
 # The fixtures of pytest itself, and those of pytest-mock and pytest-benchmark.
 _FIXTURES = frozenset(
     (
@@ -247,7 +247,7 @@ _CHILDREN: dict[type[ast.AST], tuple[str, ...]] = {
     for kind in vars(ast).values()
     if isinstance(kind, type) and issubclass(kind, ast.AST)
 }
-"""The fields of each kind of node that may hold nodes."""
+"""The fields of each kind of node which may hold nodes."""
 _CHILDREN |= dict.fromkeys((ast.Constant, ast.Global, ast.Nonlocal), ())
 
 

@@ -26,9 +26,9 @@ class Scope:
     places: dict[int, int] = field(default_factory=dict)
     """The place of each item `name[place]` that is read, by the id of the name's node."""
     messages: set[int] = field(default_factory=set)
-    """Ids of the nodes of texts that only a failed assertion shows."""
+    """Ids of the nodes of texts shown only by a failed assertion."""
     shared: set[str] = field(default_factory=set)
-    """Names that are declared global or nonlocal."""
+    """Names declared global or nonlocal."""
 
     @classmethod
     def of(cls, trees: Sequence[ast.AST]) -> Scope:

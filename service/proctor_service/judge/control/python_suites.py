@@ -203,7 +203,7 @@ def _blocks(
         return
     if suite.foreign is None:
         yield from blocks_of(body, None, own)
-    else:  # a submission may read what its namespace has
+    else:  # a submission may read its namespace
         taken = suite.foreign | {name for name in own if not definitions.is_once(name)}
         remaining = {name: table for name, table in own.items() if name not in taken}
         yield from blocks_of(body, None, remaining)

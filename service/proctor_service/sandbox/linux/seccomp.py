@@ -107,7 +107,7 @@ _REFUSED = (
 # Calls needed by a fork server to make a sandbox, besides clone and prctl with any arguments.
 _SETTING_UP = ("mount", "umount2", "setgroups", "capset")
 _SETTING_UP_IMAGE = (*_SETTING_UP, "pivot_root", "setns")
-# Calls that services of an image need to become another user of their user namespace.
+# Calls for services of an image, to become another user of their user namespace.
 _IN_IMAGE = frozenset({"setgroups"})
 
 _ARCHITECTURES = {"x86_64": 0xC000_003E, "aarch64": 0xC000_00B7}

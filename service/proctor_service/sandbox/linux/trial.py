@@ -15,7 +15,7 @@ from proctor_service.sandbox.linux import kernel
 UNSHARE, USER_IDS, MOUNT = "unshare", "user_ids", "mount"
 PROC, PIVOT_ROOT, LOOPBACK = "proc", "pivot_root", "loopback"
 STEPS = (UNSHARE, USER_IDS, MOUNT, PROC, PIVOT_ROOT, LOOPBACK)
-_NEW = "/sys"  # as `build_root` does: a directory that every container has
+_NEW = "/sys"  # as `build_root` does: a directory present in every container
 _NAMESPACES = kernel.NEWNS | kernel.NEWUTS | kernel.NEWIPC | kernel.NEWPID | kernel.NEWNET
 
 

@@ -21,7 +21,7 @@ from proctor_service.sandbox.linux import seccomp
 from proctor_service.sandbox.local.bundle import Launch
 
 _PRELOAD = ("tarfile", "encodings.ascii", "encodings.idna", "encodings.latin_1")
-"""Modules of the supervisor that it would otherwise import from the image's files."""
+"""Modules of the supervisor, otherwise imported from the image's files."""
 
 TOOLS = "/opt/proctor"
 """Path in a sandbox of packages for pytest; appended to `sys.path` by jobs with this need."""

@@ -29,7 +29,7 @@ class Codes:
 
     def __init__(self, codes: dict[str, CodeType], packages: list[str]) -> None:
         self.codes, self.packages = codes, packages
-        self.builtins = dict(vars(builtins))  # what a submission patches, it patches for itself
+        self.builtins = dict(vars(builtins))  # a submission's patches are for itself alone
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
         """See importlib."""

@@ -23,7 +23,7 @@ from ..linux import kernel
 from .isolation import BOX, DEVICES, USER_SYSCTLS, mounting_proc, write
 
 LAYER = 301
-"""Descriptor of a sandbox's first process: the folder with everything that has changed."""
+"""Descriptor of a sandbox's first process: the folder with all changes."""
 LOWER = 302
 """Another: the image as it was. A snapshot needs both, and no attribute of the overlay."""
 CODE = 303
@@ -36,7 +36,7 @@ _FOR_PYTHON = {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
 _IMAGE, _ROOT, _UPPER, _WORK, _SHM = "/image", "/root", f"{BOX}/upper", f"{BOX}/work", f"{BOX}/shm"
 _OUTER_SYSCTLS = {"user/max_user_namespaces": "1"}
 _PENDING_SIGNALS = 1024
-"""Of all users of a sandbox together; the machine counts those of all sandboxes as root's."""
+"""Of all users of a sandbox together; the machine counts all sandboxes' as root's."""
 _IDS_OF_EACH, _MOST_RANGES = 65_536, 3000  # all below 2 ** 31
 _INODES = 65_536
 _TERMINALS = 64
@@ -155,7 +155,7 @@ def _namespace(mapping: str, finish: Callable[[], int]) -> int:
             ours.close()
             kernel.unshare(kernel.NEWUSER)
             theirs.send(b"!")
-            theirs.recv(1)  # until it has the ids
+            theirs.recv(1)  # until the ids are set
             socket.send_fds(theirs, [b"!"], [finish()])
         finally:
             os._exit(0)

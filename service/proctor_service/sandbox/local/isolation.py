@@ -25,7 +25,7 @@ _INODES = 16_384
 DEVICES = ("null", "zero", "full", "random", "urandom")
 _SYSCTLS = {
     "net/ipv4/tcp_max_tw_buckets": "0",  # if masked, a port may stay in use for a minute
-    # TCP buffers no larger than those of other sockets, as `memory.exceeds` assumes.
+    # TCP buffers at most as large as other sockets', as `memory.exceeds` assumes.
     "net/ipv4/tcp_rmem": "4096 131072 131072",
     "net/ipv4/tcp_wmem": "4096 16384 131072",
 }

@@ -49,7 +49,7 @@ PRELOAD = (
     *("bisect", "collections", "copy", "datetime", "functools", "heapq", "itertools", "json"),
     *("math", "operator", "random", "re", "string", "traceback", "typing"),
 )
-"""Modules that are warm in every sandbox; more make a fork dearer. An environment names its own."""
+"""Modules warm in every sandbox; more make a fork dearer. An environment names its own."""
 NICE = 5
 """How far sandboxes step back for the service, which answers while all cores judge."""
 _TRY = "import ctypes, os; os._exit(ctypes.CDLL(None).unshare({flags}) != 0)"

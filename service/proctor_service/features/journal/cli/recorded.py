@@ -54,7 +54,7 @@ def reading() -> Iterator[Reader]:
 @contextmanager
 def writing() -> Iterator[JournalStore]:
     """Return a store for the journal, which must exist. Raises Trouble as `reading`."""
-    with reading() as reader:  # a database of something else is left as it is
+    with reading() as reader:  # a foreign database is left unchanged
         from proctor_service.features.journal.filters import Filter
 
         reader.evaluations(None, Filter(), 1)

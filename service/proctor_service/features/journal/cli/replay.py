@@ -26,7 +26,7 @@ from proctor_service.features.journal.replay import REPLAY_JOB, submission_of, w
 
 PAGE = 100
 SHOWN = 50
-"""Changes that are listed; the counts are of all."""
+"""Number of listed changes; the counts are of all."""
 REFUSED = "invalid_request"
 OPTIONS: RewardOptions = {"extract": "none", "job": REPLAY_JOB, "cache": False}
 _COLUMNS = ("id", "task", "reward", "verdict", "message")

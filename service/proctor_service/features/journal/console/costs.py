@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 Spendings = Callable[[str | None], Iterable[tuple[str, str, float, float]]]
-"""Function that returns tenant, job, seconds and dollars of the jobs of a tenant, or of all."""
+"""Returns tenant, job, seconds and dollars of the jobs of a tenant, or of all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,11 +47,11 @@ log = logging.getLogger(__name__)
 
 MODULE = ("-m", "proctor_service.cli.judge_process")
 MOST_ENDS = 10
-"""Judge processes that may end under one submission, through no fault of it, before it is an error."""
+"""Ends of judge processes under a blameless submission, before it becomes an error."""
 AVAILABLE_SECONDS = 30.0
 ALONE_KEPT_SECONDS = 30.0
 AHEAD_SECONDS = 0.1
-"""Work that a judge process has ahead, so that its answers travel in groups."""
+"""Work of a judge process ahead of time, so its answers travel in groups."""
 _LONG_SECONDS = 0.1
 _LEAST_SECONDS = 0.001
 _PAUSES_SECONDS = (0.0, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -138,7 +138,7 @@ class JudgePool:
         self._change.set()
         if self._dismissal is not None:
             self._dismissal.cancel()
-        # First the tasks: one that starts a judge process would otherwise add it behind this back.
+        # First the tasks: a task may start a judge process, which would otherwise escape.
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -260,7 +260,7 @@ class JudgePool:
                     loner, is_fresh = await self._open_loner(), True
                 try:
                     return await self._ask(loner, submission)
-                except HandedBack:  # one that was cancelled is still being ended there
+                except HandedBack:  # a cancelled submission is still being ended there
                     self._dismiss()
                 except WorkerEnded as ended:
                     if ended.cause in BLAMED and is_fresh:

@@ -64,10 +64,10 @@ log = logging.getLogger(__name__)
 PR_SET_PDEATHSIG = 1
 _NUMBER = struct.Struct("<Q")
 IDLE = 0
-"""Mark of a process that works on no request."""
+"""Mark of an idle process."""
 
 Build = Callable[[Settings, Share, Environments], tuple[Judge, Backend]]
-"""Function that makes the judge and the backend. Raises StartError."""
+"""Maker of the judge and the backend. Raises StartError."""
 
 
 @runtime_checkable
@@ -258,7 +258,7 @@ class Process:
         except Exception:
             self._send(FAILED, number, "", traceback.format_exc())
         else:
-            if self._turns.waiting:  # there is work: the listening process need not wake up for one
+            if self._turns.waiting:  # there is work: the listening process need not wake up
                 self._send_later(REPLY, number, value)
             else:
                 self._send(REPLY, number, value)

@@ -53,7 +53,7 @@ BLAMED: frozenset[Cause] = frozenset({"stalled", "grown", "crashed"})
 """Causes for which a request may be responsible."""
 JUDGE = "judge"
 MEMORY_MB = 1024
-"""A judge process that takes more memory is replaced; the items under way take a part of it."""
+"""A judge process with more memory is replaced; the items under way take a part."""
 START_SECONDS = 60.0
 END_SECONDS = 15.0
 WATCH_SECONDS = 0.25
@@ -64,7 +64,7 @@ _NUMBER = struct.Struct("<Q")
 _MEBIBYTE = 1024 * 1024
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _FAR_START_SECONDS = 3 * 60.0
-"""A backend far away starts three sandboxes one after another, until it is open."""
+"""A backend far away starts three sandboxes in turn, until it is open."""
 _ARCHIVE_COPIES = 4  # of a sandbox's files in a judge process: as read, as bytes, and in messages
 
 
@@ -202,7 +202,7 @@ class Worker:
                 )
             try:
                 pidfd = os.pidfd_open(process.pid)
-            except OSError:  # no descriptor is left: a process that nobody watches may not stay
+            except OSError:  # descriptors ran out: an unwatched process may not stay
                 process.kill()
                 process.wait()
                 raise
