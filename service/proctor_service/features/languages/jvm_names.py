@@ -29,7 +29,7 @@ _TOKEN = re.compile(
     r"|\bvoid\s++main\s*+\((\s*+(?:final\s++)?+(?:java\.lang\.)?+String\b\s*+(?:\[|\.\.\.|[\w$]++\s*+\[))?+"
 )
 """`{`, `public`, `class Pair`, and `void main(String[]` or `void main(`."""
-_NAME = r"(?!\d)[\w$]++"
+_NAME = r"(?!\d)[\w$]++"  # `Pair$1`
 _PACKAGE = re.compile(rf"\s*+package\s++({_NAME}(?:\s*+\.\s*+{_NAME})*+)\s*+;")
 """`package com . example;` at the beginning."""
 

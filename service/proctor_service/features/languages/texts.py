@@ -46,11 +46,12 @@ _COMMENT_OR_STRING = re.compile(
     r"|(?<![^\s;])#(?![\[!]|[ \t]{0,20}(?:define|include)\b)[^\n]*+)"
     r"""|"(?:[^"\\\n]++|\\.)*+"?|'(?:[^'\\\n]++|\\.)*+'?"""
 )
+# "func" in "func f"
 _KEYWORD = (
     r"\b(?:class|def|define|enum|fn|fun|func|function|impl|interface|module|namespace|object|package"
     r"|record|struct|sub|trait|type|union)\b"
 )
-_ARGUMENTS = r"\((?:[^(){};]{1,300}+|\([^(){};]{0,100}+\)){0,20}+\)"
+_ARGUMENTS = r"\((?:[^(){};]{1,300}+|\([^(){};]{0,100}+\)){0,20}+\)"  # "(int n, F(int) f)"
 # "def twice", "func (t T) Twice"; "int twice(int n)\n{"; "twice = async (n) =>"; "struct {…} Point;".
 _DEFINITION = re.compile(
     rf"{_KEYWORD}[!&* ]{{1,3}}(?:class |<[^<>\n]{{0,80}}+> ?|\([^()\n]{{0,100}}+\) ?)?"
@@ -230,6 +231,7 @@ def _hoisted(*lines: str) -> Join:
     return join
 
 
+# "package a.b;" and "import static a.b.*;"
 _JAVA = _hoisted(
     r"^[ \t]*package[ \t]+[\w.]+[ \t]*;", r"^import[ \t]+(?:static[ \t]+)?[\w.*]+[ \t]*;"
 )
@@ -278,9 +280,9 @@ def _javascript(before: str, code: str) -> str:
 
 
 _PHP = _hoisted(
-    r"^declare[ \t]*\([ \t]*strict_types[^()\n]*\)[ \t]*;",
-    r"^namespace[ \t]+[\w\\]+[ \t]*;",
-    r"^use[ \t]+[^\n;({]*;",
+    r"^declare[ \t]*\([ \t]*strict_types[^()\n]*\)[ \t]*;",  # "declare(strict_types=1);"
+    r"^namespace[ \t]+[\w\\]+[ \t]*;",  # "namespace App\Http;"
+    r"^use[ \t]+[^\n;({]*;",  # "use App\User as U;"
 )
 
 
@@ -300,11 +302,12 @@ _JOIN: Mapping[str, Join] = MappingProxyType(
         "java": _java,
         "junit": _java,
         "kotlin": _hoisted(
-            r"^@file:[^\n]*",
-            r"^package[ \t]+[\w.]+;?",
-            r"^import[ \t]+[\w.*]+(?:[ \t]+as[ \t]+\w+)?;?",
+            r"^@file:[^\n]*",  # '@file:JvmName("A")'
+            r"^package[ \t]+[\w.]+;?",  # "package a.b"
+            r"^import[ \t]+[\w.*]+(?:[ \t]+as[ \t]+\w+)?;?",  # "import a.b as c"
         ),
-        "scala": _hoisted(r"^package[ \t]+[\w.]+;?[ \t]*$"),
+        "scala": _hoisted(r"^package[ \t]+[\w.]+;?[ \t]*$"),  # "package a.b"
+        # "using static System.Math;" and "using A = System.Int32;"
         "csharp": _hoisted(r"^using[ \t]+(?:static[ \t]+)?[\w.]+(?:[ \t]*=[ \t]*[\w.<>]+)?[ \t]*;"),
         "go": _go,
         "go_test": _go,
@@ -320,7 +323,8 @@ _JOIN: Mapping[str, Join] = MappingProxyType(
 
 # ---------------------------------------------------------------- completion
 
-_KEYWORDS = r"(?:function|fun|func|def|sub|fn)\s+"
+_KEYWORDS = r"(?:function|fun|func|def|sub|fn)\s+"  # "def "
+# " = async (n) =>" and ": F = function"
 _ARROW = r"\s*(?::[^=\n]{1,100})?=\s*(?:async\s*)?(?:function\b|\([^()]*\)[^=\n]{0,100}=>|\w+\s*=>)"
 _TYPED = re.compile(
     r"[ \t]*+(?!return\b|else\b|throw\b|new\b)[\w:<>,\[\]&*.? \t]*[\w>\]&*][ \t&*]+"
@@ -410,8 +414,8 @@ def _definitions(language: str, name: str, text: str) -> list[int]:
         return [place for _, place in _typed(text, re.escape(name))]
     name = re.escape(name)
     patterns = [
-        rf"\b{_KEYWORDS}{name}(?!\w)",
-        rf"\b(?:const|let|var)\s+{name}{_ARROW}",
+        rf"\b{_KEYWORDS}{name}(?!\w)",  # "func twice"
+        rf"\b(?:const|let|var)\s+{name}{_ARROW}",  # "const twice = (n) =>"
         rf"^[ \t]*+(?:local[ \t]+)?{name}[ \t]*(?:<-|=)[ \t]*function\b",  # R and Lua
         rf"^{name}[ \t]*\(\)",  # Bash
     ]
