@@ -2,8 +2,8 @@
 
     python bench/analysis.py [--characters 1000000]
 
-Each text is analysed in a process of its own, as the service does it with long ones. The CPU time is that of
-the process; one that was ended has "ended" as its level. No sandbox is used.
+Each text is analysed in a process of its own, as the service analyses long texts. The CPU time is
+the process's; the level of an ended analysis is "ended". Works without a sandbox.
 """
 
 from __future__ import annotations

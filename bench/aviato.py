@@ -1,9 +1,10 @@
-"""What the Aviato backend reaches against the stand-in of the tests, whose sandboxes start after 300 ms.
+"""Figures of the Aviato backend against the stand-in of the tests, with sandboxes that start after
+300 ms.
 
     PYTHONPATH=client:service:tests:tests/support python bench/aviato.py [--evaluations 300]
 
-Prints machine and date, and a line for each figure. It shows nothing of Aviato's own latency or quotas: those
-are for whoever has an account. What faults and a killed service do is in
+Prints machine and date, and a line for each figure. Aviato's own latency and quotas are left out:
+they need an account. Faults and a killed service are in
 `tests/features/aviato/suite/test_aviato.py`.
 """
 
@@ -42,7 +43,7 @@ def waited_seconds() -> float:
 
 @dataclass
 class Seen:
-    """What was seen of the service's loop while something ran in it."""
+    """Observations of the service's loop under load."""
 
     longest_gap_seconds: float = 0.0
     longest_hold_seconds: float = 0.0
@@ -51,7 +52,7 @@ class Seen:
     done: bool = field(default=False, repr=False)
 
     async def look(self, service: Service) -> None:
-        """Looks at every tick; a loop that is held up ticks late."""
+        """Looks at every tick; a busy loop ticks late."""
         loop = asyncio.get_running_loop()
         last, waited = loop.time(), waited_seconds()
         while not self.done:
@@ -128,7 +129,7 @@ def crowd(gateway: StandIn, evaluations: int) -> None:
 
 
 def main() -> None:
-    """Runs it."""
+    """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--evaluations", type=int, default=300)
     arguments = parser.parse_args()

@@ -1,12 +1,12 @@
-"""Single calls of one client, so many at once, against batches of 1,000 before and after them.
+"""Single calls of a client, so many at once, against batches of 1,000 before and after them.
 
     python bench/client_windows.py [--simulated] [--windows 16,64,256] [--threads 64] [--calls 1000]
 
-Each call of `AsyncClient.reward` (or of `Client.reward` in threads) judges one submission, and a window
-is the number of calls at once: `asyncio.gather` over so many of them, again and again until `--calls`
-were made; with `--sliding`, each finished call is followed by the next one. With `--simulated`,
-sandboxes cost no CPU (`simulated.py`), which shows the client and the service's front alone. Programs are
-all different, and nothing is cached.
+Each call of `AsyncClient.reward` (or of `Client.reward` in threads) judges one submission, and a
+window is the number of calls at once: `asyncio.gather` over so many of them, again and again until
+`--calls` were made; with `--sliding`, each finished call is followed by the next. With
+`--simulated`, sandboxes cost no CPU (`simulated.py`), which shows the client and the service's
+front alone. Programs are all different, so the cache is unused.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""What one reward costs: CPU of the service and of its sandboxes, page faults, system calls.
+"""Cost of a reward: CPU of the service and of its sandboxes, page faults, system calls.
 
     python bench/cost.py PID=http://127.0.0.1:8081 PID=http://127.0.0.1:8082 [--rounds 10] [--trace]
 
 Posts batches of different three-assert submissions to several services in turn. A service's CPU and
-page faults are those that the kernel counts for its processes, so another load on the machine does
-not add to them. `all` is the service with all processes below it, and the children that these have
-waited for.
+page faults are the kernel's counts for its processes, free of other loads on the machine. `all` is
+the service with all processes below it, and their reaped children.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ _CALL = re.compile(r"(?:\[pid +\d+\] |^\d+ +)?(\w+)\(")
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What the kernel has counted so far: CPU seconds, and page faults of all processes."""
+    """The kernel's counts so far: CPU seconds, and page faults of all processes."""
 
     service_seconds: float
     all_seconds: float
@@ -54,7 +53,7 @@ class Counted:
 
 
 def count(service: int) -> Counted:
-    """Counts a service and all below it."""
+    """Counts of a service and all processes below."""
     own = _stat(service)
     each = [own, *map(_stat, descendants(service))]
     return Counted(
@@ -65,7 +64,7 @@ def count(service: int) -> Counted:
 
 
 def _stat(pid: int) -> tuple[int, ...]:
-    """Minor faults, those of children, and ticks: user, system, children's user and system."""
+    """Minor faults, the children's, and ticks: user, system, children's user and system."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -74,7 +73,7 @@ def _stat(pid: int) -> tuple[int, ...]:
 
 
 def judge(url: str, mark: str, size: int) -> float:
-    """Seconds that a batch took. Raises SystemExit when a reward is wrong."""
+    """Seconds of a batch. Raises SystemExit when a reward is wrong."""
     body = {
         "submissions": [{"completion": f"{PRIME}{mark} {number}"} for number in range(size)],
         "grader": {"kind": "asserts", "tests": TESTS},

@@ -1,11 +1,11 @@
-"""What an environment costs a reward: three environments in one batch, and singles in turn.
+"""Cost of an environment for a reward: three environments in a batch, and singles in turn.
 
     python bench/environments.py [--quick] [--rounds N] [--folder DIR] [--allow-degraded]
 
 Builds a plain environment of Python 3.11, one with numpy, pandas, scipy and matplotlib on 3.12, and
-one with sympy on 3.13, in a temporary folder or in `--folder`. The network is needed for that.
-`--quick` measures the default environment beside one of the default interpreter. Prints tables for
-bench/README.md. Run it on a machine that is otherwise idle.
+one with sympy on 3.13, in a temporary folder or in `--folder`. Needs the network. `--quick`
+measures the default environment beside an environment of the default interpreter. Prints tables for
+bench/README.md. Run on an otherwise idle machine.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ QUICK = Extent(6, 1, ("default", "plain"))
 
 
 def submissions(names: Sequence[str], count: int, begin: int = 0) -> list[dict[str, str]]:
-    """Return right programs that are all different, in these environments by turns."""
+    """Return right programs, all different, in these environments by turns."""
     return [
         {
             "completion": SOURCES[name].format(number),
@@ -82,7 +82,7 @@ def submissions(names: Sequence[str], count: int, begin: int = 0) -> list[dict[s
 
 
 def judged(connection: Connection, items: Sequence[Mapping[str, str]]) -> float:
-    """Return the seconds of a request. Raises WrongReward if a right program has no 1.0."""
+    """Return the seconds of a request. Raises WrongReward if a reward is below 1.0."""
     seconds, results = connection.judge([], submissions=list(items), grader=GRADER)
     check(results)
     for item, result in zip(items, results, strict=True):

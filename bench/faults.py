@@ -1,11 +1,11 @@
-"""The fault bench: three replicas behind nginx, and a trainer that must not notice what befalls them.
+"""The fault bench: three replicas behind nginx, and a trainer which must not notice their faults.
 
     .venv/bin/python bench/faults.py [--rewards 5000] [--rollouts 100]
 
 Needs nginx and redis-server. Replicas are killed, restarted, stopped, cut off, slowed down and filled,
 one after the other, until all is answered; then the same rewards are sent again with the same keys.
-Before that, how long ten submissions take while another job floods a single service with 5,000.
-Ends with status 1 when an answer is missing, wrong, or another one the second time.
+Before, the time of ten submissions while another job floods a single service with 5,000.
+Ends with status 1 when an answer is missing, wrong, or different the second time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fault_rig.processes import Process
 
 
 def main() -> None:
-    """Runs it, and prints what was seen."""
+    """Run the faults, and print the observations."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rewards", type=int, default=5000)
     parser.add_argument("--rollouts", type=int, default=100)

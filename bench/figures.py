@@ -2,9 +2,9 @@
 
     python bench/figures.py [--out DIR] [--quick] [--allow-degraded]
 
-Starts services of its own, one after the other. Prints a table for bench/README.md, and writes plots and all
-figures as JSON into DIR. Run it on a machine that is otherwise idle; `--quick` takes less than a minute and
-shows only that it works.
+Starts services of its own, one after the other. Prints a table for bench/README.md, and writes
+plots and all figures as JSON into DIR. Run on an otherwise idle machine; `--quick` takes less than
+a minute and is only a trial.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ QUICK = Extent((1, 20), (1, 2), 40, 0.3, 0.3, 20, 0.05, (1, 4), 5)
 
 @dataclass
 class Figures:
-    """What was measured."""
+    """The measurements."""
 
     cores: int
     plain: float = 0.0
@@ -65,13 +65,13 @@ class Figures:
 
     @property
     def floor(self) -> float:
-        """The median of all that were measured."""
+        """The median of all measurements."""
         return statistics.median(rate for rate, _ in self.floors)
 
 
 @contextmanager
 def on_cores(count: int) -> Iterator[None]:
-    """This thread and what it starts run on so many cores only."""
+    """Restrict this thread and its children to so many cores."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, sorted(before)[:count])
     try:
@@ -81,7 +81,7 @@ def on_cores(count: int) -> Iterator[None]:
 
 
 def measure(extent: Extent, *, allow_degraded: bool) -> Figures:
-    """All of it, with a line on stderr for each part."""
+    """All parts, with a line on stderr for each."""
     cores = len(os.sched_getaffinity(0))
     found = Figures(cores, live=extent.live)
     _say("python -c")
@@ -131,7 +131,7 @@ def _steps(cores: int) -> list[int]:
 
 
 def machine() -> str:
-    """What was measured, where and when."""
+    """The measurements, with place and time."""
     try:
         information = Path("/proc/cpuinfo").read_text()
         memory = Path("/proc/meminfo").read_text()

@@ -1,10 +1,11 @@
-"""The floor: what the kernel charges for one isolated evaluation here, and nothing else.
+"""The floor: the kernel's cost of an isolated evaluation here, alone.
 
     python -I -S bench/floor.py [SECONDS] [CORES]
 
-On every core a warm, bare interpreter forks itself into five new namespaces, mounts a tmpfs and a /proc of
-its own, runs a program with three assertions, and is waited for; in a loop. No HTTP, no queue, no judge. It
-needs root, or `unshare -Ur` in front of it. Standard library only: what it imports, each fork would copy.
+On every core a warm, bare interpreter forks itself into five new namespaces, mounts a tmpfs and a
+/proc of its own, runs a program with three assertions, and is waited for; in a loop. Without HTTP,
+queue and judge. Needs root, or `unshare -Ur` in front. Standard library only: each fork would copy
+its imports.
 """
 
 import ctypes
@@ -59,7 +60,7 @@ def mount(
 
 
 def evaluate() -> None:
-    """One evaluation, from the fork to the answer and the end. Raises RuntimeError when it fails."""
+    """One evaluation, from the fork to the answer and the end. Raises RuntimeError on failure."""
     reading, writing = os.pipe()
     pid = fork_apart()
     if pid == 0:
@@ -80,7 +81,7 @@ def evaluate() -> None:
 
 
 def work(seconds: float, answer: int) -> None:
-    """Evaluates for so long, and writes how often and at what cost in CPU seconds."""
+    """Evaluate for so long, and write the count and the cost in CPU seconds."""
     gc.freeze()
     count, end = 0, time.perf_counter() + seconds
     while time.perf_counter() < end:

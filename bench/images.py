@@ -1,8 +1,7 @@
-"""What a sandbox of a container image costs: start, `true` and stop, beside one without an image.
-
+"""Cost of a sandbox of a container image: start, `true` and stop, beside a plain sandbox.
 
 IMAGE is a reference as in docs/environments.md. Prints a table for bench/README.md: milliseconds, and
-the memory of a hundred sandboxes of the image at once. Run it on a machine that is otherwise idle.
+the memory of a hundred sandboxes of the image at once. Run on an otherwise idle machine.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ AT_ONCE = 100
 
 
 def available_mb() -> float:
-    """Memory that the machine could give to programs."""
+    """Memory available to programs."""
     text = Path("/proc/meminfo").read_text()
     line = next(line for line in text.splitlines() if line.startswith("MemAvailable"))
     return int(line.split()[1]) / 1024
 
 
 async def once(backend: Sandboxes, environment: str) -> float:
-    """Seconds of a sandbox that runs `true`."""
+    """Seconds of a sandbox with `true`."""
     begun = time.perf_counter()
     async with backend.open(LIMITS, environment) as sandbox:
         ended = await sandbox.exec(TRUE)
@@ -47,7 +46,7 @@ async def once(backend: Sandboxes, environment: str) -> float:
 
 
 async def at_once(backend: Sandboxes, environment: str, count: int) -> tuple[float, float]:
-    """Seconds until so many sandboxes run, and the megabytes that they take."""
+    """Seconds until so many sandboxes run, and their megabytes."""
     before, begun = available_mb(), time.perf_counter()
     async with AsyncExitStack() as stack:
         opened = await asyncio.gather(

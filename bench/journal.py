@@ -1,11 +1,11 @@
-"""How fast the journal's questions are answered in SQLite, its size, and what it costs to write.
+"""Times of the journal's questions in SQLite, its size, and the cost of a write.
 
     PYTHONPATH=client:service python bench/journal.py [--count 1000000] [--keep FILE] [--only TEXT]
 
-Fills a journal with invented evaluations of four jobs (`journal_records.py`), and asks each question a few
-times, by a new reader each. `first` is without the file in the machine's page cache; `median`, `worst`
-and `CPU` (of the thread) are of those after it. `--keep` keeps the journal in a file, or takes it from there.
-Ends with status 1 if a question takes more CPU time than its bar.
+Fills a journal with invented evaluations of four jobs (`journal_records.py`), and asks each
+question a few times, by a new reader each. `first` is without the file in the machine's page cache;
+`median`, `worst` and `CPU` (of the thread) are of the later runs. `--keep` keeps the journal in a
+file, or reads the file. Ends with status 1 if a question takes more CPU time than its bar.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from sqlalchemy.engine import URL
 from proctor_service.features.journal.address import checked
 from proctor_service.features.journal.filters import Filter
 from proctor_service.features.journal.reading import Reader
-from proctor_service.features.journal.store import Store
+from proctor_service.features.journal.store import JournalStore
 
 GROUP = 500
 """Records in a transaction, as the service's writer has them when it is behind."""
@@ -47,7 +47,7 @@ Ask = Callable[[Reader], Any]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Something that is asked, and the longest time that it may take."""
+    """A question, and its longest time."""
 
     name: str
     ask: Ask
@@ -119,7 +119,7 @@ def others(count: int) -> Iterator[Question]:
 
 
 def job_page(job: str, reader: Reader) -> Any:
-    """Ask for all that the page of a job shows."""
+    """Ask for all parts of a job's page."""
     return [reader.job(TENANT, job)]
 
 
@@ -146,8 +146,8 @@ def _drop_pages(path: Path) -> None:
 
 
 def fill(url: URL, count: int) -> None:
-    """Write the records, and print what that cost."""
-    store = Store(url, "0.0.0")
+    """Write the records, and print the cost."""
+    store = JournalStore(url, "0.0.0")
     store.open()
     wall = used = 0.0
     records = iter(Records(count))

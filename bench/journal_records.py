@@ -1,7 +1,7 @@
 """Records of four invented jobs, as the service makes them, for `bench/journal.py`.
 
-`main` has half of all evaluations, over 1,000 steps, in groups of 8 for 500 tasks. `eval` has no steps;
-`sweep` has rewards of many values; `old` comes before all others.
+`main` has half of all evaluations, over 1,000 steps, in groups of 8 for 500 tasks. `eval` is
+without steps; `sweep` has rewards of many values; `old` comes first.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Records:
         return (kind, (head[0], at, *head[2:]), *rest)
 
     def _judged(self, item: Item, job: str, task: int, part: float) -> tuple[Item, Outcome]:
-        """Return the item and its outcome; later ones pass more often, and some tasks never."""
+        """Return the item and its outcome; later items pass more often, some tasks never."""
         chance = self._chance
         luck = chance.random()
         used = Usage(0.05 * chance.random(), 0.1, 9.0 + chance.random())

@@ -1,11 +1,12 @@
-"""What a hello-world costs in each language, beside the same compiler and run without a sandbox.
+"""Cost of a hello-world in each language, beside the same compiler and run without a sandbox.
 
     PYTHONPATH=client:service python bench/languages.py [--rounds 9] [--only NAME ...] [--allow-degraded]
 
-Starts a service, and posts one program with one `stdio` case at a time. In turn with it, the same commands
-run as plain subprocesses in a new directory, with the sandboxes' PATH and a HOME that stays: `bare`
-(with warm caches of the compiler). `ratio` is that of the medians; it should stay at or below 1.3. `floor` is
-the service's time for an empty `bash` program: a language whose bare run takes less cannot come near 1.3.
+Starts a service, and posts a program with a single `stdio` case at a time. In turn, the same
+commands run as plain subprocesses in a new directory, with the sandboxes' PATH and a lasting HOME:
+`bare` (with warm caches of the compiler). `ratio` is the medians' ratio; 1.3 is its upper bound.
+`floor` is the service's time for an empty `bash` program: a language whose bare run takes less
+cannot come near 1.3.
 """
 
 from __future__ import annotations

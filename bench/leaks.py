@@ -1,9 +1,11 @@
-"""What a running service holds before and after many rewards: memory, descriptors, processes, mounts.
+"""Resources of a running service before and after many rewards: memory, descriptors, processes,
+mounts.
 
     python bench/leaks.py --url http://127.0.0.1:8080 --pid PID [--count 10000]
 
-Prints a line for each, and ends with status 1 when one has grown. Memory is let settle by a first round.
-It sends no Idempotency-Key and asks for no cache: answers that are remembered on purpose are no leak.
+Prints a line for each, and ends with status 1 after a growth. Memory is let settle by a first
+round. Requests are sent without Idempotency-Key and cache: answers stored on purpose would look
+like a leak.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ def judge(proctor: httpx.Client, mark: str, count: int) -> None:
 
 
 def descendants(pid: int) -> list[int]:
-    """All processes below one."""
+    """All processes below a process."""
     found, todo = [], [pid]
     while todo:
         current = todo.pop()
@@ -48,7 +50,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def holdings(pid: int) -> dict[str, int]:
-    """What the service holds now, once its pool is full again."""
+    """Resources of the service now, once its pool is full again."""
     time.sleep(1)
     status = Path(f"/proc/{pid}/status").read_text()
     resident = next(line for line in status.splitlines() if line.startswith("VmRSS"))
@@ -62,7 +64,7 @@ def holdings(pid: int) -> dict[str, int]:
 
 
 def main() -> None:
-    """Runs it."""
+    """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--url", default="http://127.0.0.1:8080")
     parser.add_argument("--pid", type=int, required=True)

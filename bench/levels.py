@@ -2,9 +2,10 @@
 
     python bench/levels.py [--data ../shared/data]
 
-MBPP is read as it is. HumanEval's and LeetCode's forms are made of its problems, with what real rows have
-besides: metadata, messages, tolerances, and a loop in every thirtieth; MathQA's of random formulas;
-ClassEval's of `unittest` suites. No sandbox is used: the level is decided from the tests alone.
+MBPP is read unchanged. HumanEval's and LeetCode's forms are made of its problems, with the other
+parts of real rows: metadata, messages, tolerances, and a loop in every thirtieth; MathQA's of
+random formulas; ClassEval's of `unittest` suites. Works without a sandbox: the level is decided
+from the tests alone.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def leetcode(rows: list[dict[str, Any]]) -> Iterator[AssertsGrader]:
 
 
 def mathqa(count: int) -> Iterator[AssertsGrader]:
-    """A function without parameters, and a helper that compares."""
+    """A function without parameters, and a comparing helper."""
     chance = random.Random(7)
     helper = "import math\ndef compare(x, y):\n    return math.fabs(x - y) < 1e-8"
     for _ in range(count):
@@ -107,7 +108,7 @@ def grader(tests: list[str], **fields: Any) -> AssertsGrader:
 
 
 def calls_of(row: dict[str, Any]) -> tuple[str, list[tuple[str, str]]]:
-    """The function that a problem's tests call, with the arguments and results that are literals."""
+    """The function called by a problem's tests, with literal arguments and results."""
     name, found = "", []
     for test in row["test_list"]:
         node = ast.parse(test).body[0]

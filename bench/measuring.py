@@ -1,7 +1,7 @@
-"""What `bench/figures.py` measures of a service, and of what one would use without it.
+"""Measurements of `bench/figures.py`: of a service, and of its alternatives.
 
-Everything is seen from outside, over HTTP. Programs are all different and nothing is cached. A reward that is
-wrong ends the run: a figure for wrong answers is worth nothing.
+Everything is seen from outside, over HTTP. Programs are all different, so the cache is unused. A
+wrong reward ends the run: a figure for wrong answers is worthless.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ _numbers = itertools.count()
 
 
 class WrongReward(Exception):
-    """A sound program was not passed: nothing that was measured counts."""
+    """A sound program failed: all measurements are void."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Batches of one size, so many at once. Each latency is that of one batch, in seconds."""
+    """Batches of the same size, so many at once. Each latency is a batch's, in seconds."""
 
     size: int
     at_once: int
@@ -72,13 +72,13 @@ class Load:
         return self.size * len(self.latencies) / self.seconds
 
     def quantile(self, share: float) -> float:
-        """The latency that this share of the batches did not exceed."""
+        """The latency of this share of the batches at most."""
         ranked = sorted(self.latencies)
         return ranked[min(len(ranked) - 1, int(share * len(ranked)))]
 
 
 class Connection:
-    """One connection to a service, that does little itself: it shares the cores with the service."""
+    """A connection to a service, with little work of its own: it shares the service's cores."""
 
     def __init__(self, running: Running) -> None:
         self._http = http.client.HTTPConnection(urllib.parse.urlparse(running.url).netloc)
@@ -94,17 +94,17 @@ class Connection:
         return time.perf_counter() - begun, results
 
     def answer(self, body: bytes) -> bytes:
-        """What comes back for such a request, unread."""
+        """The answer to such a request, unread."""
         self._http.request("POST", "/reward", body, self._headers)
         return self._http.getresponse().read()
 
     def metrics(self) -> str:
-        """What the service says of itself."""
+        """The service's own figures."""
         self._http.request("GET", "/metrics", headers=self._headers)
         return self._http.getresponse().read().decode()
 
     def close(self) -> None:
-        """Ends it."""
+        """End the service."""
         self._http.close()
 
 
@@ -123,7 +123,7 @@ def request_body(completions: Sequence[str], **fields: Any) -> bytes:
 
 
 def results_of(answer: bytes) -> list[dict[str, Any]]:
-    """The results in an answer. Raises WrongReward where there are none."""
+    """The results in an answer. Raises WrongReward without rewards."""
     found = json.loads(answer)
     if "results" not in found:
         raise WrongReward(str(found)[:300])
@@ -132,7 +132,7 @@ def results_of(answer: bytes) -> list[dict[str, Any]]:
 
 
 def sound(count: int) -> list[str]:
-    """So many programs that pass, of which no two are the same."""
+    """So many passing programs, all different."""
     return [f"{PROGRAM}# {next(_numbers)}\n" for _ in range(count)]
 
 
@@ -221,7 +221,7 @@ def false_timeouts_without(at_once: int, cpu_seconds: float) -> int:
 
 
 def floor(seconds: float, cores: int) -> tuple[float, float]:
-    """Evaluations a second that the kernel alone allows, and CPU milliseconds for each."""
+    """Evaluations a second by the kernel alone, and CPU milliseconds for each."""
     command = [sys.executable, "-I", "-S", str(FLOOR), str(seconds), str(cores)]
     said = ""
     for prefix in ([], ["unshare", "-Ur"]):
@@ -250,10 +250,10 @@ def plain_subprocess(seconds: float, at_once: int) -> float:
 
 
 def memory_each_mb(running: Running, live: int) -> tuple[float, float]:
-    """Memory of the service with all its processes, and of one more live sandbox.
+    """Memory of the service with all its processes, and of a further live sandbox.
 
-    Shared pages are counted once, by parts. Memory that the machine needs for namespaces and page
-    tables is not in it.
+    Shared pages are counted once, by parts. The machine's memory for namespaces and page tables is
+    left out.
     """
     with Client(running.url, token=running.token) as proctor:
         before = _memory_mb(running.pid)

@@ -1,4 +1,4 @@
-"""Plots of what `bench/figures.py` and `bench/scale.py` measured: small PNG files, made without a display."""
+"""Plots of `bench/figures.py` and `bench/scale.py`: small PNG files, made without a display."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def throughput(loads: Sequence[Load], floor: float, plain: float, path: Path) ->
 
 
 def latency(loads: Sequence[Load], path: Path) -> None:
-    """Milliseconds of a batch by its size: half of them, and all but one in a hundred."""
+    """Milliseconds of a batch by its size: 50 %, and 99 %."""
     figure, axes = _figure("Latency of a batch: median, and up to the 99th of 100")
     for shade, at_once in zip(SHADES, sorted({load.at_once for load in loads}), strict=False):
         mine = [load for load in loads if load.at_once == at_once]
@@ -81,7 +81,7 @@ def phases(single: Mapping[str, float], path: Path) -> None:
 
 
 def timeouts(rows: Sequence[tuple[int, int, int]], path: Path) -> None:
-    """The share of sound programs that are called too slow: (at once, ours, without)."""
+    """The share of sound programs called too slow: (at once, ours, without)."""
     figure, axes = _figure("Sound programs that are called too slow")
     at_once = [row[0] for row in rows]
     for index, colour, label in ((2, PLAIN, "subprocess with a timeout"), (1, OURS, "Proctor")):
@@ -111,7 +111,7 @@ def scaling(rows: Sequence[tuple[int, float, float]], path: Path) -> None:
 
 
 def simulated(rows: Sequence[tuple[int, float, float]], path: Path) -> None:
-    """Rewards a second through one listening process by simulated cores: (cores, ours, ideal)."""
+    """Rewards a second through a listening process by simulated cores: (cores, ours, ideal)."""
     figure, axes = _figure("One listening process before simulated sandboxes of 3.5 ms")
     cores = [row[0] for row in rows]
     ideal = [row[2] for row in rows]

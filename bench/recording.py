@@ -1,11 +1,11 @@
-"""What the journal costs the rewards, and what browsers cost that watch a job meanwhile.
+"""Cost of the journal for rewards, and of browsers which watch a job meanwhile.
 
     python bench/recording.py [--quick] [--rounds N] [--allow-degraded]
 
-Starts services of its own: one records into a file of SQLite in a temporary folder, one has the
-journal off. They are measured in turn, and a turn begins when all earlier records are written. The
-browsers are connections that ask as often as the script of the pages does, of a service with 10,000
-earlier records. Prints tables for bench/README.md. Run it on a machine that is otherwise idle.
+Starts services of its own: the first records into a file of SQLite in a temporary folder, the
+second has the journal off. They are measured in turn, and a turn begins when all earlier records
+are written. The browsers are connections with the questions of the pages' script, to a service with
+10,000 earlier records. Prints tables for bench/README.md. Run on an otherwise idle machine.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ QUICK = Extent(batch=50, rounds=1, singles=5, listened=100, watched=100, earlier
 
 @contextmanager
 def services(allow_degraded: bool, **more: str) -> Iterator[dict[str, Running]]:
-    """Two services: `off` and `on` by what they have of a journal."""
+    """Two services: `off` and `on` by their journal."""
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         found = {}
@@ -77,13 +77,13 @@ def services(allow_degraded: bool, **more: str) -> Iterator[dict[str, Running]]:
 
 
 def written(connection: Connection) -> None:
-    """Wait until the journal has everything; a service without one has at once."""
+    """Wait until the journal has everything; a service without a journal has at once."""
     while (found := _UNWRITTEN.search(connection.metrics())) and float(found[1]):
         time.sleep(0.1)
 
 
 def batch(connection: Connection, size: int) -> float:
-    """Return the rewards per second of programs that are all different, in as few requests as can be."""
+    """Return the rewards per second of different programs, in as few requests as can be."""
     bodies = [
         request_body(sound(min(MOST_AT_ONCE, size - begin)), job=JOB)
         for begin in range(0, size, MOST_AT_ONCE)
@@ -143,7 +143,7 @@ def costs(extent: Extent, allow_degraded: bool) -> None:
 
 
 def listening(extent: Extent, allow_degraded: bool) -> None:
-    """Print the CPU of the listening process for each reward, before one judge process."""
+    """Print the CPU of the listening process for each reward, before a judge process."""
     found: dict[str, list[float]] = {"off": [], "on": []}
     for number in range(extent.rounds):
         with services(allow_degraded, PROCTOR_WORKERS="1") as running:
@@ -164,7 +164,7 @@ def listening(extent: Extent, allow_degraded: bool) -> None:
 
 
 class Browser:
-    """A connection that asks for a page as the script of the pages does, until it is closed."""
+    """A connection with requests for a page as by the script of the pages, until closed."""
 
     def __init__(self, running: Running, path: str, cookie: str) -> None:
         self._http = http.client.HTTPConnection(urlparse(running.url).netloc)
@@ -205,7 +205,7 @@ def log_in(running: Running) -> str:
 
 
 class Health:
-    """Requests for /healthz, one after the other, until it is closed.
+    """Requests for /healthz in a row, until closed.
 
     They come from a process of their own: the benchmark's other threads would make them late.
     """

@@ -1,10 +1,10 @@
-"""One batch over replicas, on one machine: who judges it, how much faster, and with a peer that dies.
+"""A batch over replicas, on a single machine: the judges, the speedup, and the death of a peer.
 
     .venv/bin/python bench/replicas.py [--items 400] [--rounds 5] [--kills 10]
 
-Needs two cores: each of two replicas is pinned to one of its own. Alone and together are measured in
-turn, and the client runs on either core. Ends with status 1 when a reward is wrong or lost, or when
-a submission was judged more than twice.
+Needs two cores: each of two replicas is pinned to a core of its own. Alone and together are
+measured in turn, and the client runs on either core. Ends with status 1 when a reward is wrong or
+lost, or when a submission was judged more than twice.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SHARED_BATCH = 1200
 
 
 def main() -> None:
-    """Runs it, and prints what was seen."""
+    """Run the benchmark, and print the observations."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--items", type=int, default=400)
     parser.add_argument("--rounds", type=int, default=5)
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def share() -> bool:
-    """One request, and how many of its submissions each of three replicas judges."""
+    """A request, and the number of its submissions judged by each of three replicas."""
     with replicas(3) as found:
         answer = send(found[0], batch(SHARED_BATCH, 0))
         counts = [judged(each) for each in found]
@@ -57,7 +57,7 @@ def share() -> bool:
 
 
 def compare(items: int, rounds: int) -> bool:
-    """The same request with one replica and with two, each on a core of its own, in turn."""
+    """The same request with a single replica and with two, each on a core of its own, in turn."""
     cores = sorted(os.sched_getaffinity(0))[:2]
     seconds: list[tuple[float, float]] = []
     numbers = count(1)
@@ -77,7 +77,7 @@ def compare(items: int, rounds: int) -> bool:
 
 
 def kill(items: int, kills: int) -> bool:
-    """Two replicas, one of which is killed in the middle of a request, again and again."""
+    """Two replicas; the second is killed in the middle of a request, again and again."""
     cores = sorted(os.sched_getaffinity(0))[:2]
     answers: list[Answer] = []
     most = 0
@@ -96,7 +96,7 @@ def kill(items: int, kills: int) -> bool:
 
 
 def killing(process: Process) -> Callable[[], None]:
-    """What kills a replica."""
+    """The killer of a replica."""
     return process.kill
 
 

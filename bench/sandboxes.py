@@ -1,9 +1,9 @@
-"""What stateful sandboxes cost: one command, and many sandboxes at once.
+"""Cost of stateful sandboxes: a command, and many sandboxes at once.
 
     python bench/sandboxes.py --url http://127.0.0.1:8080 --pid PID [--live 200] [--execs 20]
 
-Prints machine, date and versions, what starting a process costs here without any of this (the floor), and a
-line for each figure. Ends with status 1 when a command went wrong or a sandbox saw another's files.
+Prints machine, date and versions, the cost of a plain process start here (the floor), and a line
+for each figure. Ends with status 1 when a command went wrong or a sandbox saw another's files.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COMMANDS = 300
 
 
 def floor_seconds() -> float:
-    """The median of starting `true` and waiting for it."""
+    """The median time of `true`, from start to end."""
     seconds = []
     for _ in range(COMMANDS):
         start = time.perf_counter()
@@ -53,7 +53,7 @@ def resident_mb(pid: int) -> float:
 
 
 async def use(sandbox: AsyncSandbox, name: int, execs: int) -> bool:
-    """Whether all commands of one sandbox saw what they and nobody else had written."""
+    """Return True if the commands of each sandbox saw exactly their own writes."""
     for turn in range(execs):
         code = f"open('mine', 'a').write('{name}.{turn} '); print(open('mine').read())"
         ended = await sandbox.exec(code=code)
@@ -83,7 +83,7 @@ async def many(url: str, pid: int, live: int, execs: int) -> bool:
 
 
 def main() -> None:
-    """Runs it."""
+    """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--url", default="http://127.0.0.1:8080")
     parser.add_argument("--pid", type=int, required=True)

@@ -1,12 +1,12 @@
-"""What one listening process can do for many cores, and what autoscaling sees of a large batch.
+"""Capacity of a listening process before many cores, and autoscaling's view of a large batch.
 
     python bench/scale.py [--quick] [--out DIR] [--allow-degraded]
 
-Starts services of its own, one after the other: with real sandboxes, for the CPU of the listening
-process for each reward; and with simulated ones (`simulated.py`), for its throughput before 8 to 64
-cores. Prints tables for bench/README.md and deploy/README.md, and writes plots and all figures as
-JSON into DIR. Run it on a machine that is otherwise idle; `--quick` takes less than a minute and
-shows only that it works. Several replicas: `bench/replicas.py`.
+Starts services of its own, in a row: with real sandboxes, for the CPU of the listening process for
+each reward; and with simulated ones (`simulated.py`), for its throughput before 8 to 64 cores.
+Prints tables for bench/README.md and deploy/README.md, and writes plots and all figures as JSON
+into DIR. Run on an otherwise idle machine; `--quick` takes less than a minute and is only a trial.
+Several replicas: `bench/replicas.py`.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Listening:
 class Simulated:
     """Rounds with simulated sandboxes, so many batches at once.
 
-    `busy`: the part of a core that the listening process used.
+    `busy`: the part of a core used by the listening process.
     """
 
     cores: int
@@ -98,13 +98,13 @@ class Simulated:
 
     @property
     def ideal(self) -> float:
-        """Rewards a second of cores that never wait."""
+        """Rewards a second of ever busy cores."""
         return self.cores / simulated.SECONDS
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a scrape shows during a batch, so many seconds after its begin."""
+    """A scrape during a batch, so many seconds after its begin."""
 
     seconds: float
     depth: int
@@ -113,13 +113,13 @@ class Seen:
 
     @property
     def replicas(self) -> int:
-        """Replicas that the autoscaler wants for what is portable, without its bounds."""
+        """Replicas wanted by the autoscaler for portable items, without its bounds."""
         return max(1, -(-self.portable // REPLICA_DEPTH))
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What was measured."""
+    """The measurements."""
 
     batch: int
     listening: Sequence[Listening]
@@ -135,9 +135,9 @@ class Figures:
         return self.here / max(statistics.median(row.rewards_per_second) for row in self.listening)
 
     def limit(self, workers: int) -> float:
-        """Rewards a second of a listening process that has a core to itself.
+        """Rewards a second of a listening process with a core to itself.
 
-        Without judge processes from its CPU time, else the highest that was seen.
+        Without judge processes from its CPU time, else the highest observed rate.
         """
         if workers:
             return max(each.rate for each in self.simulated)
@@ -146,18 +146,18 @@ class Figures:
         )
 
     def model(self, cores: int, test_seconds: float) -> float:
-        """Rewards a second of a pod, whose tests take so much CPU time."""
+        """Rewards a second of a pod, by the CPU time of its tests."""
         by_cores = cores / (test_seconds + self.overhead_seconds)
         return min(by_cores, self.limit(default_workers(cores)))
 
     def best(self) -> list[Simulated]:
-        """For each number of cores, the one with the highest rate."""
+        """For each number of cores, the run with the highest rate."""
         ranked = sorted(self.simulated, key=lambda each: (each.cores, each.rate))
         return list({each.cores: each for each in ranked}.values())
 
 
 def measure(extent: Extent, *, allow_degraded: bool) -> Figures:
-    """All of it, with a line on stderr for each part. Raises WrongReward."""
+    """All parts, with a line on stderr for each. Raises WrongReward."""
     seen_cores = extent.cores[0]
     with _simulation(seen_cores) as running:
         _say("what autoscaling sees")
@@ -212,7 +212,7 @@ def _batch(running: Running, size: int) -> tuple[float, float]:
 def _through(running: Running, cores: int, at_once: int, extent: Extent) -> Simulated:
     """Rounds of batches, so many at once.
 
-    Bodies are made before a round and answers are read after it: the client shares the cores.
+    Bodies are made before a round and answers are read afterwards: the client shares the cores.
     """
     connections = [Connection(running) for _ in range(at_once)]
     connections[0].answer(request_body(sound(extent.batch)))  # warms what is cold
@@ -240,7 +240,7 @@ def _send(connection: Connection, bodies: Sequence[bytes]) -> list[bytes]:
 
 
 def _see(running: Running, extent: Extent) -> list[Seen]:
-    """The metrics during one batch, as a scrape shows them."""
+    """The metrics during a batch, as a scrape shows them."""
     sending, looking = Connection(running), Connection(running)
     body = request_body(sound(extent.batch))
     answered = threading.Event()
@@ -346,7 +346,7 @@ def _bend(best: Sequence[Simulated]) -> str:
 
 
 def versions() -> str:
-    """The packages that move the listening process's bytes."""
+    """The packages for the listening process's bytes."""
     found = []
     for name in ("uvicorn", "uvloop", "httptools", "fastapi", "pydantic"):
         try:

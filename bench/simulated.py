@@ -1,11 +1,11 @@
-"""A service with simulated sandboxes, for `bench/scale.py`: how much one listening process can do.
+"""A service with simulated sandboxes, for `bench/scale.py`: the capacity of a listening process.
 
     python bench/simulated.py serve --end-with-parent PID        settings: PROCTOR_... variables
     python bench/simulated.py judge DESCRIPTOR MARK PID          a judge process, started by the above
 
 Server, queue, cache, metrics, pool and judge processes are the real ones. Only judge and sandboxes
-are replaced: a submission takes 3.5 ms of wall time and hardly any CPU, so that a machine with few
-cores shows what a listening process with many cores behind it does.
+are replaced: a submission takes 3.5 ms of wall time and hardly any CPU, so a machine with few cores
+shows a listening process before many cores.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from contextlib import AbstractAsyncContextManager
 from proctor_service.app import build_app, make_server
 from proctor_service.cli.serve import end_with
 from proctor_service.evaluate import Judge
-from proctor_service.features.replicas.judge_processes.pool import Pool
+from proctor_service.features.replicas.judge_processes.pool import JudgePool
 from proctor_service.features.replicas.judge_processes.process import run
 from proctor_service.features.replicas.judge_processes.worker import Cause
 from proctor_service.judge.submission import Judgement, Submission
@@ -47,10 +47,10 @@ PASSED = Judgement(
 
 
 class Simulation:
-    """Judge that waits. Submissions that begin in the same step of the event loop share a timer.
+    """A waiting judge. Submissions of the same step of the event loop share a timer.
 
     A timer is late by up to 1 ms, and by more where all processes of the simulation share two
-    cores. The next one is shorter by as much: over many submissions the mean is `SECONDS`.
+    cores. The next timer is shorter by as much: over many submissions the mean is `SECONDS`.
     """
 
     def __init__(self) -> None:
@@ -82,15 +82,15 @@ class Simulation:
 
 
 class NoSandboxes:
-    """Implements `Backend` for a judge that needs none."""
+    """Implements `Backend` for a judge without sandboxes."""
 
     traits = Traits("simulated")
 
     async def start(self) -> None:
-        """Nothing to prepare."""
+        """Ready at once."""
 
     async def close(self) -> None:
-        """Nothing to end."""
+        """Ended at once."""
 
     def lease(
         self, limits: Limits, environment: str = DEFAULT
@@ -105,16 +105,16 @@ class NoSandboxes:
         raise RuntimeError("sandboxes are simulated")
 
     def when_asleep(self, tell: Callable[[int, int], None]) -> None:
-        """Nothing sleeps."""
+        """Sandboxes never sleep."""
 
     def census(self) -> dict[str, int]:
-        """Return no sandboxes."""
+        """Return an empty census."""
         return {}
 
 
 def serve(settings: Settings) -> None:
     """Run the service until SIGTERM, with at least one judge process."""
-    pool = Pool(
+    pool = JudgePool(
         settings.for_workers(), worker_environment(), _ended, _clear, (sys.executable, __file__, "judge")
     )  # fmt: skip
     app = build_app(settings, pool.backend, pool.judge)
@@ -130,7 +130,7 @@ def _ended(cause: Cause) -> None:
 
 
 async def _clear(pid: int) -> None:
-    """Do nothing: a simulated judge process leaves nothing behind."""
+    """Do nothing: a simulated judge process ends clean."""
 
 
 def _build(settings: Settings, share: Share, environments: Environments) -> tuple[Judge, Backend]:

@@ -1,4 +1,4 @@
-"""Single calls at once against one batch of the same size: requests sent, and the 95th percentile.
+"""Single calls at once against a batch of the same size: requests sent, and the 95th percentile.
 
     python bench/single_calls.py [--url http://127.0.0.1:8080] [--calls 256] [--rounds 5]
 
@@ -28,7 +28,7 @@ TESTS = ["assert f(7) == 8", "assert f(0) == 1"]
 
 @dataclass
 class Figures:
-    """The results of one form of call, over all rounds."""
+    """The results of a form of call, over all rounds."""
 
     seconds: list[float] = field(default_factory=list)
     requests: list[int] = field(default_factory=list)

@@ -1,11 +1,12 @@
-"""Mixed load for half an hour, hostile programs among it: rewards, and what the service holds meanwhile.
+"""Mixed load for half an hour, hostile programs among it: rewards, and the service's resources
+meanwhile.
 
     PYTHONPATH=client:service:tests:tests/support python bench/soak.py [--minutes 30]
 
-Starts a service of its own. References, wrong answers, hacks, contests, endless loops, hostile programs and
-stateful sandboxes at once, in rounds; between two rounds it looks at memory, descriptors and processes,
-of which the second half of the rounds may hold no more than the first.
-Ends with status 1 when a reward was wrong, an item had no verdict, or something has grown.
+Starts a service of its own. References, wrong answers, hacks, contests, endless loops, hostile
+programs and stateful sandboxes at once, in rounds; between two rounds, memory, descriptors and
+processes are measured: the second half of the rounds may hold at most as much as the first. Ends
+with status 1 after a wrong reward, an item without a verdict, or a growth.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ Item = dict[str, Any]
 
 @dataclass
 class Score:
-    """What was seen, by kind of submission."""
+    """Observations, by kind of submission."""
 
     judged: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def note(self, kind: str, right: bool, what: str) -> None:
-        """One answer."""
+        """An answer."""
         with self.lock:
             self.judged[kind] += 1
             if not right:
@@ -53,7 +54,7 @@ class Score:
 
 
 class Load:
-    """What is sent; each kind knows what its rewards have to be."""
+    """The requests; each kind knows its right rewards."""
 
     def __init__(self, url: str, score: Score) -> None:
         self.http = httpx.Client(base_url=url, timeout=600, trust_env=False)
@@ -65,12 +66,12 @@ class Load:
         self.chance = random.Random(7)
 
     def references(self) -> None:
-        """Thirty that are right."""
+        """Thirty right submissions."""
         chosen = self.chance.sample(self.problems, 30)
         self.judge("reference", [mbpp(each, self.marked(each["code"])) for each in chosen], 1.0)
 
     def wrong_answers(self) -> None:
-        """Twenty whose function does not exist, and four that never end."""
+        """Twenty without the function, and four endless submissions."""
         chosen = self.chance.sample(self.problems, 20)
         self.judge("wrong answer", [mbpp(each, self.marked("x = 1")) for each in chosen], 0.0)
         loop = self.marked("while True: pass")
@@ -89,13 +90,13 @@ class Load:
         self.judge("spoilt contest", [contest(each, spoilt=True) for each in chosen], 0.0)
 
     def attacks(self) -> None:
-        """Three hostile programs, whose reward may be anything; a verdict they get."""
+        """Three hostile programs, with any reward; a verdict they get."""
         limits = {"cpu_seconds": 2, "wall_seconds": 3, "memory_mb": 256}
         chosen = self.chance.sample(self.hostile, 3)
         self.judge("hostile", [{**corpus(each), "limits": limits} for each in chosen], None)
 
     def sandbox(self) -> None:
-        """A stateful sandbox whose agent works, and is graded in its final state."""
+        """A stateful sandbox with a working agent, graded in its final state."""
         path = self.make_sandbox()
         word = self.marked("def f(x): return x * x")
         self.http.put(f"{path}/files/solution.py", content=word.encode()).raise_for_status()
@@ -107,7 +108,7 @@ class Load:
         self.http.delete(path)
 
     def hostile_sandbox(self) -> None:
-        """A hostile command in one, which may end it; a solution that is wrong stays wrong."""
+        """A hostile command in a sandbox, which may end; a wrong solution stays wrong."""
         path = self.make_sandbox()
         attack = self.chance.choice(self.hostile)["completion"]
         self.http.post(f"{path}/exec", json={"code": attack, "timeout_seconds": 2})
@@ -119,13 +120,13 @@ class Load:
         self.http.delete(path)
 
     def make_sandbox(self) -> str:
-        """The path of a new one."""
+        """The path of a new sandbox."""
         asked = {"tags": ["soak"], "limits": {"wall_seconds": 5, "memory_mb": 256}}
         made = self.http.post("/sandboxes", json=asked).raise_for_status()
         return f"/sandboxes/{made.json()['id']}"
 
     def judge(self, kind: str, items: list[Item], reward: float | None) -> None:
-        """Sends a batch, and notes what is not as it should be."""
+        """Send a batch, and note wrong results."""
         body = {"submissions": items, "extract": "none", "cache": False, "job": kind}
         answer = self.http.post("/reward", json=body)
         if answer.status_code != 200:
@@ -141,19 +142,20 @@ class Load:
 
 
 def work(task: Callable[[], None], until: float) -> None:
-    """Does it again and again."""
+    """Send them again and again."""
     while time.monotonic() < until:
         task()
 
 
 def settled(pid: int) -> dict[str, int]:
-    """What the service holds once the round's last sandboxes are gone: the least of some looks."""
+    """Resources of the service once the round's last sandboxes are gone: the least of some
+    looks."""
     looks = [holdings(pid) for _ in range(LOOKS)]
     return {name: min(look[name] for look in looks) for name in looks[0]}
 
 
 def soak(minutes: float) -> bool:
-    """Whether all was right and nothing has grown."""
+    """Return True if all was right and without growth."""
     score = Score()
     with ServiceProcess() as service:
         load = Load(service.url, score)
@@ -184,7 +186,7 @@ def soak(minutes: float) -> bool:
 
 
 def main() -> None:
-    """Runs it."""
+    """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=30.0)
     minutes = parser.parse_args().minutes

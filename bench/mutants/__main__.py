@@ -1,10 +1,10 @@
-"""A mutation run: the share of small faults in the service's code that the tests notice.
+"""A mutation run: the share of small faults in the service's code noticed by the tests.
 
     PYTHONPATH=bench .venv/bin/python -m mutants [--count 150] [--seed 1] [--jobs 2]
 
 Runs the tests of `make test`, or those of the named folders, once for coverage by test, or takes
 `--coverage` and `--durations` of an earlier run of the same tree. Draws mutants, or takes those of
-`--list`, so that two suites can be compared by the same faults. Tries each in a temporary copy of the
+`--list`, to compare two suites by the same faults. Tries each in a temporary copy of the
 tree. A results file with some of the mutants is continued.
 """
 
@@ -112,7 +112,7 @@ def _run_suite(root: Path, folder: Path, jobs: int, tests: Sequence[str]) -> Non
 
 
 def _read_results(file: Path) -> dict[str, str]:
-    """The outcomes by mutant; the last line is dropped where a run was stopped while it wrote."""
+    """The outcomes by mutant; the last line is dropped after a stop during a write."""
     outcomes = {}
     for line in file.read_text().splitlines() if file.exists() else ():
         if line.endswith("}"):
@@ -124,7 +124,7 @@ def _read_results(file: Path) -> dict[str, str]:
 def _try_all(
     root: Path, reach: Reach, mutants: list[Mutant], limits: Limits, jobs: int, results: Path
 ) -> None:
-    """Try as many mutants at a time as there are jobs, and write each result when it is there."""
+    """Try as many mutants at a time as there are jobs, and write each result at once."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the copies are removed
     costs = Costs.of(reach.tests.values())
     with (
@@ -200,7 +200,7 @@ def _folder_of(path: str) -> str:
 
 
 def _table(mutants: list[Mutant], outcomes: dict[str, str]) -> str:
-    """Mutants by folder and outcome. A mutant that is absent has no part in the share."""
+    """Mutants by folder and outcome. The share leaves out absent mutants."""
     counts: dict[str, Counter[str]] = {}
     for mutant in mutants:
         if mutant.name in outcomes:

@@ -1,8 +1,8 @@
 """A copy of the working tree with an environment of its own, and runs of tests in it.
 
-The environment's packages and commands are copied too and lead to the copied sources, so that also the
-services and judge processes which a test starts run the mutant. `supervised.py` bounds each run and
-leaves no process behind.
+The environment's packages and commands are copied too and lead to the copied sources, so the
+services and judge processes of a test run the mutant, too. `supervised.py` bounds each run and ends
+all its processes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class CopyFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One run of tests: the test that failed, the one that ran last, and the end of the run."""
+    """One run of tests: the failed test, the last test, and the end of the run."""
 
     failed: str | None
     last_started: str | None
@@ -48,7 +48,7 @@ class Report:
 
 
 class Copy:
-    """A copy of `root` in `folder`, which it makes and checks."""
+    """A copy of `root` in `folder`, made and checked here."""
 
     def __init__(self, root: Path, folder: Path) -> None:
         self.tree = folder / "tree"
@@ -113,7 +113,8 @@ class Copy:
             raise CopyFailed(f"the command proctor has another interpreter: {script[:200]}")
 
     def run(self, tests: Sequence[str], start_seconds: float, limit_seconds: float) -> Report:
-        """Run tests until one fails; none begins after `start_seconds`, and all end at the limit."""
+        """Run tests until a failure; tests begin within `start_seconds`, and all end at the
+        limit."""
         self._temporary.mkdir(exist_ok=True)
         self._temporary.chmod(0o1777)
         report, order = self._folder / "report.jsonl", self._folder / "order.json"

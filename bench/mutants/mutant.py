@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def content_hash(*parts: object) -> str:
-    """A digest of texts and numbers that is equal in each run, for names and for an order by chance."""
+    """A digest of texts and numbers, equal in each run, for names and for an order by chance."""
     return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()
 
 
@@ -34,7 +34,7 @@ class Mutant:
 
     @property
     def name(self) -> str:
-        """A short digest that stays the same where other lines of the file change."""
+        """A short digest, stable where other lines of the file change."""
         return content_hash(
             *(self.path, self.line_text, self.line_occurrence),
             *(self.column, self.operator, self.before, self.after),

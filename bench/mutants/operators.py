@@ -1,9 +1,9 @@
-"""Mutation operators: the faults that one file could have, each as a replacement of a piece of its text.
+"""Mutation operators: the possible faults of a file, each as a replacement of a piece of its text.
 
-Left out are docstrings, annotations, decorators, imports, `__all__`, log calls, formatted strings (their
-positions are wrong before Python 3.12) and what only a type checker reads. An assignment is deleted only
-where its name is bound elsewhere too, and an attribute's nowhere in `__init__`: any test would notice a
-NameError.
+Left out are docstrings, annotations, decorators, imports, `__all__`, log calls, formatted strings
+(their positions are wrong before Python 3.12) and code for type checkers alone. An assignment is
+deleted only where its name is bound elsewhere too, and an attribute's nowhere in `__init__`: any
+test would notice a NameError.
 """
 
 from __future__ import annotations
@@ -304,7 +304,7 @@ def mutants_of(path: str, source: str) -> list[Mutant]:
 
 
 def is_sound(mutant: Mutant, source: str) -> bool:
-    """Whether the mutated text is a program, and another one."""
+    """Return True if the mutated text is a program, and a different program."""
     try:
         changed = ast.parse(mutant.applied(source))
         compile(changed, mutant.path, "exec", dont_inherit=True)
@@ -314,7 +314,7 @@ def is_sound(mutant: Mutant, source: str) -> bool:
 
 
 def sample(sources: dict[str, str], count: int, seed: int) -> list[Mutant]:
-    """`count` mutants, one for each of as many lines; each line that has mutants is equally likely.
+    """`count` mutants, one for each of as many lines; each line with mutants is equally likely.
 
     The order by chance depends on the seed and on the text of each line: a change elsewhere keeps the
     sample.

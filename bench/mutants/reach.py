@@ -1,14 +1,14 @@
-"""The tests that reach a mutant's line, and a selection of them that takes a bounded time.
+"""The tests in reach of a mutant's line, and a selection of them within a bounded time.
 
 Read from the data of one run of the whole suite: coverage with a context for each test (`pytest
 --cov-context=test`) and the durations in its JUnit report. Coverage sees the test process with its
-threads. It does not see judge processes and services that a test starts: lines that only they run count
-as not reached.
+threads. Judge processes and services of a test are out of sight: lines which only they run count as
+not reached.
 
-Python runs some lines at import, before any test: values of modules and classes, defaults, and functions
-that make such values. Their tests are those that reach a line with the same name, or the body below. A
-fixture of a module runs in the setup of one test, though all tests of the file may assert on what it did:
-all of them count as tests that reach the fixture's lines.
+Python runs some lines at import, before any test: values of modules and classes, defaults, and
+functions for such values. Their tests reach a line with the same name, or the body below. A fixture
+of a module runs in the setup of one test, though all tests of the file may assert on its effects:
+all of them count for the fixture's lines.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class SuiteTest:
 
 
 def read_durations(path: Path, root: Path) -> dict[str, SuiteTest]:
-    """The tests in a JUnit report that passed, by name."""
+    """The passed tests in a JUnit report, by name."""
     tests = {}
     for order, case in enumerate(ET.parse(path).getroot().iter("testcase")):
         if any(case.find(tag) is not None for tag in ("failure", "error", "skipped")):
@@ -72,7 +72,8 @@ def read_durations(path: Path, root: Path) -> dict[str, SuiteTest]:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Seconds of each test alone, and of what the tests of a file share: its import and its fixtures."""
+    """Seconds of each test alone, and of a file's shared parts: its import and its
+    fixtures."""
 
     own: dict[str, float]
     shared: dict[str, float]
@@ -94,10 +95,10 @@ class Costs:
 
 
 def select(tests: Collection[SuiteTest], costs: Costs, budget_seconds: float) -> list[SuiteTest]:
-    """Tests whose costs stay within the budget, the files with the shortest first.
+    """Tests with costs within the budget, the files with the shortest first.
 
-    Each file gets an equal share of the time, so that many short tests of a unit and a few in real
-    sandboxes are selected. Within a file each test function comes before a second case of any.
+    Each file gets an equal share of the time, to select many short tests of a unit and a few in
+    real sandboxes. Within a file each test function comes before a second case of any.
     """
     waiting = {file: _in_turn(members, costs) for file, members in _by_file(tests).items()}
     spent = dict.fromkeys(waiting, 0.0)
@@ -167,7 +168,7 @@ class Reach:
         return reach
 
     def tests_of(self, mutant: Mutant, line: int) -> list[SuiteTest]:
-        """The tests that reach the mutant, which is at `line` now."""
+        """The tests in reach of the mutant, which is at `line` now."""
         tree = self._trees.get(mutant.path)
         if tree is None:
             return []
@@ -204,7 +205,7 @@ class Reach:
         return names
 
     def _names_at(self, tree: ast.Module, line: int) -> set[str]:
-        """The names that the statement at import binds."""
+        """The names bound by the statement at import."""
         return {
             name
             for statement in _statements(tree)
@@ -213,7 +214,7 @@ class Reach:
         }
 
     def _with_dependent(self, names: set[str]) -> set[str]:
-        """The names, and those of modules that are made from them."""
+        """The names, and names of modules made from them."""
         modules = [s for each in self._trees.values() for s in each.body]
         while True:
             more = {
@@ -252,7 +253,7 @@ def _function_at(tree: ast.Module, line: int) -> Function | None:
 
 
 def _places(function: Function, line: int) -> range:
-    """The lines whose tests reach `line`: those of its statement, or of the body for a default."""
+    """The lines with tests in reach of `line`: of its statement, or of a default's body."""
     if line < function.body[0].lineno:  # a default
         return range(function.body[0].lineno, (function.end_lineno or line) + 1)
     inner = [node for node in ast.walk(function) if isinstance(node, ast.stmt)]
@@ -264,7 +265,7 @@ def _places(function: Function, line: int) -> range:
 
 
 def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
-    """The statements that run at import, in modules and in classes."""
+    """The statements run at import, in modules and in classes."""
     todo: list[ast.stmt] = [*tree.body]
     while todo:
         statement = todo.pop()

@@ -1,6 +1,6 @@
 """Runs selected tests in the interpreter of a copy of the tree, and writes lines about them.
 
-A script of its own, which imports nothing of this package. Its argument is a JSON file: the names of the
+A script of its own, without imports of this package. Its argument is a JSON file: the names of the
 `tests`, the `report` to write and `stop_after_seconds`, after which no further test starts. Lines of the
 report, as JSON: `{"started": test, "at": seconds}`, `{"failed": test}`, and `{"ended": status,
 "imported": path}` with the service's place.
@@ -17,7 +17,7 @@ import pytest
 
 
 class Selection:
-    """The plugin that keeps the selected tests alone, in their order, and reports each."""
+    """The plugin to keep the selected tests alone, in their order, and report each."""
 
     def __init__(self, tests: list[str], report: Path, stop_after_seconds: float) -> None:
         self._places = {test: place for place, test in enumerate(tests)}

@@ -1,4 +1,4 @@
-"""Runs a command for a bounded time, and kills all processes that it left.
+"""Runs a command for a bounded time, and kills all processes left behind.
 
 A script of its own: `python supervised.py SECONDS COMMAND…`, which ends with status 124 where the time
 was over.
@@ -20,7 +20,7 @@ _SET_CHILD_SUBREAPER = 36
 
 
 def adopt_orphans() -> None:
-    """Make this process the parent of processes below it that lose their parent."""
+    """Make this process the parent of orphaned processes below."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl")
@@ -42,7 +42,7 @@ def descendants_of(pids: Sequence[int]) -> list[int]:
 
 
 def end_children() -> None:
-    """Kill all processes below this one and wait for their ends."""
+    """Kill all processes below this process and wait for their ends."""
     while children := children_of(os.getpid()):
         for pid in descendants_of(children):
             with contextlib.suppress(ProcessLookupError):

@@ -1,7 +1,7 @@
 """The outcome of one mutant: its tests in a copy with the fault, and doubts settled by the copy without.
 
-A test that fails without the fault, too, proves nothing and is left out. A test that does not end in time
-has noticed the fault only if it ends in half of that time without.
+A test which fails without the fault, too, is left out. A test without an end in time has noticed
+the fault only if the test ends in half of the time without the fault.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ class Limits:
 
     @property
     def start_seconds(self) -> float:
-        """No test begins in the last quarter of the limit: a slow machine may hold it up."""
+        """Tests begin in the first three quarters of the limit: a slow machine may hold a test
+        up."""
         return self.limit_seconds * 0.75
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The outcome of a mutant, the test that noticed it, and the tests that ran."""
+    """The outcome of a mutant, the noticing test, and the executed tests."""
 
     outcome: str
     killing_test: str | None = None
@@ -80,7 +81,8 @@ class Trials:
             file.write_text(source)
 
     def _judged(self, report: Report, tests: Sequence[str]) -> tuple[str | None, str | None]:
-        """The outcome and its test; no outcome if this test fails without the fault, too."""
+        """The outcome and its test; without an outcome if this test fails without the fault,
+        too."""
         if report.failed is None and report.ended:
             return SURVIVED, None
         test = report.failed or report.last_started or tests[0]

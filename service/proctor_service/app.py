@@ -1,10 +1,10 @@
-"""Composition root: makes the core, lets each feature add what it has, and serves the app.
+"""Composition root: makes the core, lets each feature add its parts, and serves the app.
 
-`Parts` opens, drains and closes the service. On the first SIGTERM or Ctrl-C the service still accepts
-connections, but refuses new work (503), and returns waiting items as `cancelled`. Running work may
-finish until shortly before `grace_seconds` and is then cancelled too, so that every running request
-gets a complete answer. Then the server closes the connections, and finally the sandboxes. A second
-signal ends the service at once.
+`Parts` opens, drains and closes the service. On the first SIGTERM or Ctrl-C the service still
+accepts connections, but refuses new work (503), and returns waiting items as `cancelled`. Running
+work may finish until shortly before `grace_seconds` and is then cancelled too, so every running
+request gets a complete answer. Then the server closes the connections, and finally the sandboxes. A
+second signal ends the service at once.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class _Part(Protocol):
 class Parts:
     """The connected parts of a service, and their lifecycle.
 
-    `holds_sandboxes`: sandboxes are in this process, and not in judge processes.
+    `holds_sandboxes`: sandboxes are in this process rather than in judge processes.
     """
 
     core: Core
@@ -130,7 +130,7 @@ class Parts:
         log.info("drained")
 
     async def close(self) -> None:
-        """End every sandbox and close all parts, once; the failure of one keeps no other open."""
+        """End every sandbox and close all parts, once; the rest is closed after a failure, too."""
         if self.closed:
             return
         self.closed = True
@@ -217,7 +217,7 @@ def build_app(
 
 
 def _machine(sources: Sources) -> tuple[Machine, Judge]:
-    """Return the settings with their backend, and the judge; by default those of this process."""
+    """Return the settings with their backend, and the judge; by default this process's."""
     settings, backend = sources.settings, sources.backend
     if backend is None:
         if settings.backend == "local":
@@ -323,19 +323,19 @@ def make_server(app: FastAPI) -> Server:
     settings = parts.core.settings
     in_this_process = settings.max_sandboxes if parts.holds_sandboxes else 0
 
-    def tell(port: int) -> None:
+    def announce(port: int) -> None:
         url = browser_url(settings, port)
         for hear in parts.core.listening:
             hear(url)
 
     config = server_config(app, settings, in_this_process)
-    return Server(config, parts, tell)
+    return Server(config, parts, announce)
 
 
 def serve(settings: Settings) -> None:
     """Run the service until a stop signal.
 
-    Raises StartError if the service cannot start, StopError if a part of it failed to close.
+    Raises StartError if the service cannot start, StopError if a part failed to close.
     """
     warnings = start_warnings(
         [model for each in FEATURES if (model := each.settings()) is not None]

@@ -27,13 +27,13 @@ def make_backend(
 ) -> Backend:
     """Return the backend named in the settings. Raises StartError if the backend is unavailable.
 
-    `share`: the part of the machine that the backend has; the whole by default.
+    `share`: the backend's part of the machine; the whole by default.
     """
     return BACKENDS[settings.backend].make(settings, share or Share(), environments)
 
 
 def doctor(settings: Settings) -> list[MachineCheck]:
-    """Return the checks of the chosen backend: protections that are present, and missing ones."""
+    """Return the checks of the chosen backend: present and missing protections."""
     return BACKENDS[settings.backend].examine(settings)
 
 
@@ -47,7 +47,7 @@ class Judging:
 
 
 def make_judging(languages: Mapping[str, Language]) -> Judging:
-    """Return what judges need to know. `languages`: all but Python, by name. Raises StartError."""
+    """Return the facts for judges. `languages`: all but Python, by name. Raises StartError."""
     added = [each.graders(languages) for each in FEATURES]
     others = next(each for each in added if each.languages is not None)
     assert others.languages is not None

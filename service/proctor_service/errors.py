@@ -48,7 +48,7 @@ from typing import ClassVar
 
 
 class ProctorServiceError(Exception):
-    """Base of all errors that the service raises on purpose."""
+    """Base of all errors raised by the service on purpose."""
 
 
 class StartError(ProctorServiceError):
@@ -56,7 +56,7 @@ class StartError(ProctorServiceError):
 
 
 class StopError(ProctorServiceError):
-    """The service has ended, but a part of it failed to close; the log says why."""
+    """The service has ended, but a part failed to close; the log says why."""
 
 
 class HandedBack(ProctorServiceError):
@@ -143,7 +143,7 @@ class JournalOff(Refusal):
 
 
 class NotReplayable(Refusal):
-    """Too little of the evaluation was recorded to judge it again; the message says what lacks."""
+    """The evaluation's record is too short for a replay; the message names the missing part."""
 
     status, reason = 409, "not_replayable"
 
@@ -212,8 +212,8 @@ class NoSandboxInTime(SandboxUnavailable):
 class BudgetExceeded(NoSandboxInTime):
     """The budget of sandboxes, or of money per hour, is used up; the backend itself works.
 
-    The reason of an item is that of its base: older clients know no other. A whole request is a 429
-    with a reason of its own.
+    The reason of an item is its base's: older clients know only this reason. A whole request is a
+    429 with a reason of its own.
     """
 
 
@@ -258,12 +258,12 @@ class PolicyUnavailable(Failure):
 
 
 class PolicyRefused(PolicyUnavailable):
-    """The policy endpoint refuses the request as it is; the message says what to change."""
+    """The policy endpoint refuses the request as sent; the message names the necessary change."""
 
     retryable = False
 
 
 class InvalidTask(Failure):
-    """The tests are broken by themselves: they do not parse, or their setup alone fails."""
+    """The tests are broken by themselves: their syntax is wrong, or their setup alone fails."""
 
     reason, retryable = "invalid_task", False

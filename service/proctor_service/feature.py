@@ -1,8 +1,8 @@
-"""Interface between the core and a feature: what a feature adds to the service.
+"""Interface between the core and a feature: a feature's additions to the service.
 
 The core imports no feature. `features/__init__.py` lists the features; `app.py` makes one object of
-each for a service, and asks it for its members. A feature imports its modules where it uses them,
-since the command line reads `commands` alone, and must start at once.
+each for a service, and asks the object for its members. A feature imports its modules where it uses
+them, since the command line reads `commands` alone, and must start at once.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class Command:
 class Sources:
     """Where judging happens, before the parts of the service exist.
 
-    `backend`, `judge`: None for sandboxes of this machine, and for the judge in this process.
-    `environments`: by name, without the default one. `fleet`: this replica among others. `keeps_state`: files
-    in the user's state folder are allowed, as for `proctor serve`.
+    `backend`, `judge`: None: sandboxes of this machine, and the judge in this process.
+    `environments`: by name, without the default. `fleet`: this replica among its peers.
+    `keeps_state`: files in the user's state folder are allowed, as for `proctor serve`.
     """
 
     settings: Settings
@@ -76,10 +76,10 @@ class Sources:
 class Core:
     """The connected parts of the service, as features use them.
 
-    `running`: unfinished requests, which a drain waits for and then cancels. `queues`: queues that a
-    drain closes to new work, after the main queue. `finishing`: awaited in a drain, within the grace
-    period. `listening`: called with the URL of the service once it listens. `bodies`: models of bodies
-    for the OpenAPI page. `pages`: pages for browsers, at most one.
+    `running`: unfinished requests, which a drain waits for and then cancels. `queues`: queues
+    closed to new work by a drain, after the main queue. `finishing`: awaited in a drain, within the
+    grace period. `listening`: called with the URL of the listening service. `bodies`: models
+    of bodies for the OpenAPI page. `pages`: pages for browsers, at most one.
     """
 
     settings: Settings
@@ -117,7 +117,7 @@ class FeatureGraders:
 
 
 class Feature:
-    """A feature of one service. Each member is optional: those of this class add nothing."""
+    """A feature of one service. Each member is optional: the members of this class are empty."""
 
     name: ClassVar[str]
     commands: ClassVar[Mapping[str, Command]] = MappingProxyType({})
@@ -133,7 +133,7 @@ class Feature:
 
     @classmethod
     def graders(cls, languages: Mapping[str, Language]) -> FeatureGraders:
-        """Return graders, or other languages for those of the core; `languages`: their table."""
+        """Return graders, or replacements for the core's languages; `languages`: their table."""
         return FeatureGraders()
 
     def backend(self, sources: Sources) -> Sources:
@@ -152,10 +152,10 @@ class Feature:
         return ()
 
     async def open(self) -> None:
-        """Start after all that a reward needs. Raises StartError."""
+        """Start after all parts of a reward. Raises StartError."""
 
     async def close(self) -> None:
-        """End what `backend`, `routes` and `open` have started."""
+        """End the parts started by `backend`, `routes` and `open`."""
 
 
 @contextlib.contextmanager

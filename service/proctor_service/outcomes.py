@@ -34,7 +34,7 @@ JsonObject = dict[str, JsonValue]
 
 @dataclass(frozen=True, slots=True)
 class NoCode:
-    """Completion without code. `tests`: number of tests that the completion fails."""
+    """Completion without code. `tests`: number of tests failed by the completion."""
 
     tests: int = 0
     message: str = "No code was found in the completion."
@@ -46,9 +46,9 @@ class NoCode:
 class Origin:
     """Where a submission comes from, for the journal.
 
-    `completion`: the text that the submission was extracted from by the rule `extract`. `task`: the
-    group of a submission, or the task of a rollout. `step`: the step of the training run. `prompt`: JSON
-    of what the policy saw, or an empty text.
+    `completion`: the source of the submission, by the rule `extract`. `task`: the group of a
+    submission, or the task of a rollout. `step`: the step of the training run. `prompt`: JSON of
+    the policy's view, or an empty text.
     """
 
     completion: str = ""
@@ -66,8 +66,8 @@ class Item:
     `cache_key`: hash of every input to the verdict; None turns the cache off. `begun`: the item
     belongs to begun work, which continues while the service drains. `rollout_id` and
     `graded_sandbox_id` are for the logs: the rollout of the item, and the sandbox with the judged
-    state. `portable`: a peer may judge the item, which has come from no peer. `traceparent`: span of
-    the item, for a peer. `origin`: None for an item of a peer, which has it in its journal.
+    state. `portable`: a peer may judge the item, which is this replica's own. `traceparent`: span
+    of the item, for a peer. `origin`: None for an item of a peer, whose journal has the record.
     """
 
     evaluation_id: str
@@ -90,7 +90,7 @@ class Item:
 class Outcome:
     """Either a judgement with its reward, or the failure.
 
-    `peer_degraded`: missing protections of the peer that judged the item; None without a peer.
+    `peer_degraded`: missing protections of the judging peer; None without a peer.
     """
 
     judgement: Judgement | None = None
@@ -114,8 +114,8 @@ def outcome_bytes(outcome: Outcome) -> int:
 class TrajectoryTask:
     """Problem with the messages for the policy and the grader for its answer.
 
-    `test_count`: number of tests that an answer without code fails. `around`: what stands around the
-    code of an answer.
+    `test_count`: number of tests failed by an answer without code. `around`: the surroundings of an
+    answer's code.
     """
 
     id: str

@@ -12,7 +12,7 @@ from proctor_service.errors import StartError
 
 ANSWER_SECONDS = 1.0
 RedisDown = RedisError, OSError, TimeoutError
-"""Errors of a Redis that is down, slow or full."""
+"""Errors of a Redis in trouble: down, slow or full."""
 
 
 def connect(url: str) -> Redis:
@@ -28,10 +28,10 @@ def connect(url: str) -> Redis:
         ) from None
 
 
-async def answer_of(asked: Any) -> Any:
+async def answer_of(pending: Any) -> Any:
     """Await an answer for 2 s at most. Raises `RedisDown`.
 
     The library's types leave open if an answer is awaitable.
     """
     async with asyncio.timeout(2 * ANSWER_SECONDS):
-        return await asked
+        return await pending

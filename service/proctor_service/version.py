@@ -1,7 +1,7 @@
-"""Version of the service with the commit it was built from: `0.2.0+abc1234`.
+"""Version of the service with the commit of its build: `0.2.0+abc1234`.
 
-A build of a wheel or an image writes the commit into `commit.txt`; in a source tree it is read from
-git's files, without a process.
+A build of a wheel or an image writes the commit into `commit.txt`; in a source tree read from git's
+files, without a process.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ def _checked_out_commit(tree: Path) -> str:
 
 
 def _git_folder(tree: Path) -> Path:
-    """Return the folder of git's files; in a worktree `.git` is a file that names it."""
+    """Return the folder of git's files; in a worktree `.git` is a file with its name."""
     git = tree / ".git"
     return git if git.is_dir() else tree / git.read_text().strip().removeprefix("gitdir: ")
 
 
 def _commit_of(git: Path, reference: str) -> str:
-    """Return the commit of a branch: it has a file, or a line of `packed-refs`."""
+    """Return the commit of a branch: the reference has a file, or a line of `packed-refs`."""
     common = git / "commondir"  # of a worktree: where the branches are
     shared = git / common.read_text().strip() if common.is_file() else git
     if (shared / reference).is_file():

@@ -62,8 +62,25 @@ PARTICIPLES = frozenset(["kept", "said", "told", "tell", "asked", "handed", "giv
 AMBIGUOUS = frozenset(["Plan", "Entry", "Store", "Pool", "Told", "Check", "Execution"])
 """Classes whose name several things shared: `CallPlan`, `JournalEntry`, `AnswerStore` … say which."""
 METAPHORS = frozenset(["midwife", "stillborn", "graves", "befalls", "mend"])
-WITH_PLAIN_LOCALS = ("client/proctor_client", "trainers/proctor_trainers")
+WITH_PLAIN_LOCALS = (
+    "service/proctor_service",
+    "client/proctor_client",
+    "trainers/proctor_trainers",
+)
 """Packages whose locals, parameters and attributes are checked."""
+STILL_TO_DO = frozenset(
+    f"service/proctor_service/{path}"
+    for path in (
+        "observe/metrics.py",
+        "observe/observer.py",
+        "sandbox/interface.py",
+        "sandbox/linux/channel.py",
+        "sandbox/linux/time_limits.py",
+        "sandbox/local/backend.py",
+        "scheduling/fair_share.py",
+    )
+)
+"""Modules that still have such names."""
 
 
 def names_of(path: Path) -> Iterator[str]:
@@ -109,6 +126,8 @@ def test_definitions_locals_and_attributes_are_nouns() -> None:
     wrong = []
     for package in WITH_PLAIN_LOCALS:
         for path in sorted((ROOT / package).rglob("*.py")):
+            if str(path.relative_to(ROOT)) in STILL_TO_DO:
+                continue
             names = set(bound_names(ast.parse(path.read_text()))) - ON_THE_WIRE
             wrong += [f"{path.relative_to(ROOT)}: {each}" for each in names if not is_plain(each)]
             if path.stem.startswith("test_"):  # taken for tests

@@ -23,7 +23,7 @@ from proctor_service.features.journal.database import TooSlow, connect
 from proctor_service.features.journal.entry import Entries, Record
 from proctor_service.features.journal.filters import Filter
 from proctor_service.features.journal.reading import Reader
-from proctor_service.features.journal.store import Store
+from proctor_service.features.journal.store import JournalStore
 from proctor_service.outcomes import Origin, Outcome
 
 TESTS = ["assert f(2) == 4"]
@@ -63,10 +63,10 @@ def count(reader: Reader) -> int:
         return 0
 
 
-def stores(*urls: str) -> Iterator[tuple[Store, Reader]]:
+def stores(*urls: str) -> Iterator[tuple[JournalStore, Reader]]:
     """Yield an open store and a reader for each address."""
     for url in urls:
-        store, reader = Store(checked(url), "1"), Reader(checked(url), query_seconds=60.0)
+        store, reader = JournalStore(checked(url), "1"), Reader(checked(url), query_seconds=60.0)
         assert reader.jobs(None) == []  # it has no tables yet
         store.open()
         try:

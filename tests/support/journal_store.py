@@ -17,7 +17,7 @@ from proctor_service.features.journal.database import connect
 from proctor_service.features.journal.entry import Entries, Record
 from proctor_service.features.journal.filters import Filter
 from proctor_service.features.journal.reading import Reader, Row, parsed
-from proctor_service.features.journal.store import Store
+from proctor_service.features.journal.store import JournalStore
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.outcomes import Item, Origin, Outcome
 from proctor_service.sandbox.interface import Limits
@@ -35,7 +35,7 @@ class Under:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.url = checked(f"sqlite:///{path}")
-        self.store = Store(self.url, "1.2.3")
+        self.store = JournalStore(self.url, "1.2.3")
         self.store.open()
         self.reader = Reader(self.url)
         self.entries = Entries(with_texts=True)

@@ -11,7 +11,7 @@ from proctor_client.wire import AssertsGrader, Failure, Grader
 from proctor_service.errors import Failure as Error
 from proctor_service.features.journal.address import checked
 from proctor_service.features.journal.entry import Entries, Record
-from proctor_service.features.journal.store import Store
+from proctor_service.features.journal.store import JournalStore
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.outcomes import Item, NoCode, Origin, Outcome
 from proctor_service.sandbox.interface import Limits
@@ -94,7 +94,7 @@ class Evaluated:
 def written(path: Path, *evaluated: Evaluated, records: Sequence[Record] = ()) -> str:
     """Writes a journal; returns its address."""
     url = f"sqlite:///{path}"
-    store = Store(checked(url), "0.1.0")
+    store = JournalStore(checked(url), "0.1.0")
     store.open()
     store.write([*(each.record() for each in evaluated), *records])
     store.close()

@@ -80,7 +80,7 @@ def _imported(command: Command) -> Any:
 
 
 class _Commands(TyperGroup):
-    """Group that lists commands without their modules, and imports the module of the chosen one."""
+    """Group which lists commands without their modules, and imports the chosen command's module."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         name, command, rest = super().resolve_command(ctx, args)
@@ -107,7 +107,7 @@ def build() -> typer.Typer:
 
 
 def _no_options() -> None:
-    """Stand in for a command whose module is not imported."""
+    """Stand in for a command before the import of its module."""
 
 
 def _print_version(wanted: bool) -> None:

@@ -26,7 +26,7 @@ from proctor_service.version import version
 
 SIZES = (1, 10, 100, 1000)
 FLOOR_SECONDS = 2
-_FLOOR = re.compile(r"floor: (\d+) evaluations/s")
+_FLOOR = re.compile(r"floor: (\d+) evaluations/s")  # "floor: 120 evaluations/s"
 PROGRAM = """\
 def is_prime(n):
     if n < 2: return False
@@ -135,18 +135,18 @@ def _judge(client: Client, size: int, numbers: Iterator[int]) -> float:
 def _measure_floor(script: Path) -> float:
     """Return the evaluations per second from the script, which needs root or a user namespace."""
     command = [sys.executable, "-I", "-S", str(script), str(FLOOR_SECONDS)]
-    said = ""
+    problem = ""
     for prefix in ([], ["unshare", "-Ur"]):
         try:
             run = subprocess.run([*prefix, *command], capture_output=True, text=True, check=False)
         except OSError as error:
-            said = str(error)
+            problem = str(error)
             continue
         found = _FLOOR.search(run.stdout)
         if run.returncode == 0 and found:
             return float(found.group(1))
-        said = run.stderr.strip().rpartition("\n")[2] or "it says no floor"
-    raise Trouble(f"{script}: {said}")
+        problem = run.stderr.strip().rpartition("\n")[2] or "it says no floor"
+    raise Trouble(f"{script}: {problem}")
 
 
 def _table(turns: list[Turn], *, with_floor: bool) -> Table:
@@ -176,5 +176,5 @@ def _processor() -> str:
         information = Path("/proc/cpuinfo").read_text()
     except OSError:
         information = ""
-    found = re.search(r"^model name\s*:\s*(.+)$", information, re.MULTILINE)
+    found = re.search(r"^model name\s*:\s*(.+)$", information, re.MULTILINE)  # "model name : EPYC"
     return found.group(1) if found else platform.machine()

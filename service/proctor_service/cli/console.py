@@ -1,4 +1,4 @@
-"""Output of commands: tables, progress bars, and text that is safe for a terminal."""
+"""Output of commands: tables, progress bars, and text safe for a terminal."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def plain(text: str, width: int = 200) -> str:
 def print_list(
     out: Console, title: str, columns: Iterable[Column], rows: Sequence[Sequence[str]], most: int
 ) -> None:
-    """Print at most `most` rows below a title, and the number of the others; nothing for no rows."""
+    """Print at most `most` rows below a title, and the number of the rest, if there are rows."""
     if not rows or not most:
         return
     table = Table(*columns, box=None, pad_edge=False, title=f"\n{title}", title_justify="left")

@@ -69,17 +69,17 @@ def toys() -> Iterator[Toy]:
 def demo() -> None:
     """Judge a handful of completions, right and wrong, and show their rewards."""
     with friendly(), client_errors():
-        asked = list(toys())
+        examples = list(toys())
         out, console = screen(), aside()
         service = connected(console) if named_service() else own(console)
         with service as client:
             results: dict[int, wire.Result] = {}
-            with client.reward_stream([toy.submission() for toy in asked], job="demo") as stream:
+            with client.reward_stream([toy.submission() for toy in examples], job="demo") as stream:
                 for result in stream:
                     results[result.index] = result
-                    _show_one(out, asked[result.index], result)
-            _show_all(out, asked, results, stream.summary)
-        _end(out, asked, results)
+                    _show_one(out, examples[result.index], result)
+            _show_all(out, examples, results, stream.summary)
+        _end(out, examples, results)
 
 
 def _show_one(out: Console, toy: Toy, result: wire.Result) -> None:
@@ -92,12 +92,12 @@ def _show_one(out: Console, toy: Toy, result: wire.Result) -> None:
 
 
 def _show_all(
-    out: Console, asked: list[Toy], results: Mapping[int, wire.Result], summary: wire.Summary
+    out: Console, examples: list[Toy], results: Mapping[int, wire.Result], summary: wire.Summary
 ) -> None:
     columns = "completion", "verdict", Column("reward", justify="right"), "tests"
     title = "\nIn the order of the request"
     table = Table(*columns, box=None, pad_edge=False, title=title, title_justify="left")
-    for index, toy in enumerate(asked):
+    for index, toy in enumerate(examples):
         result = results[index]
         reward = "-" if result.reward is None else f"{result.reward:.1f}"
         tests = f"{result.tests.passed} of {result.tests.total}" if result.tests.total else ""
@@ -110,11 +110,11 @@ def _show_all(
     )
 
 
-def _end(out: Console, asked: list[Toy], results: Mapping[int, wire.Result]) -> None:
+def _end(out: Console, examples: list[Toy], results: Mapping[int, wire.Result]) -> None:
     """Exit with a status other than 0 if a completion got an unexpected verdict."""
     if any(result.error for result in results.values()):
         raise typer.Exit(TROUBLE)
-    for index, toy in enumerate(asked):
+    for index, toy in enumerate(examples):
         if results[index].verdict != toy.verdict:
             out.print(f"{toy.name}: {results[index].verdict}, not {toy.verdict}", style="red")
             raise typer.Exit(UNSOUND)

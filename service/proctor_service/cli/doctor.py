@@ -45,7 +45,7 @@ def doctor(
 
 
 def _machine(settings: Settings) -> list[MachineCheck]:
-    """Return the checks of this machine, and a row for each variable that is a setting no more."""
+    """Return the checks of this machine, and a row for each variable of a removed setting."""
     from proctor_service.composition import doctor as examine
     from proctor_service.settings import removed_variables
 
@@ -57,7 +57,7 @@ def _machine(settings: Settings) -> list[MachineCheck]:
 
 
 def _in_pod() -> tuple[list[MachineCheck], list[MachineCheck]]:
-    """Return the checks of the machine and those of the pod; settings may be invalid."""
+    """Return the checks of the machine and of the pod; settings may be invalid."""
     from proctor_service.cli.pod import pod_checks, settings_check
 
     try:

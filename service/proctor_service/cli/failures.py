@@ -1,4 +1,4 @@
-"""Failures of commands: exit status, messages, and settings that are wrong.
+"""Failures of commands: exit status, messages, and wrong settings.
 
 Status 0: success. 1: a negative result, for example a failed completion or incomplete isolation. 2:
 the command could not do its work. 130: Ctrl-C. Errors that a user can fix are shown without a

@@ -1,4 +1,4 @@
-"""Imports without the garbage collector, which takes a fifth of their time and finds next to nothing."""
+"""Imports without the garbage collector, which takes a fifth of their time in vain."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def paused_collector() -> Iterator[None]:
-    """Turn the garbage collector off in the block, and on after it."""
+    """Turn the garbage collector off in the block, and on afterwards."""
     gc.disable()
     try:
         yield

@@ -1,6 +1,6 @@
 """Ten checks of the pod of this process, for `proctor doctor --kubernetes`.
 
-They read what the kernel says of this process, and need neither a manifest nor the cluster's API. What
+They read the kernel's facts of this process, without a manifest or the cluster's API. What
 a check lacks, it names as a component of deploy/components where one gives it.
 """
 
@@ -37,7 +37,7 @@ _HINTS = {
     "ermission": "fsGroup: 10001 in the pod's securityContext: the file belongs to root",
     "TOKENS": "the secret proctor-tokens with the key tokens.json, mounted at /etc/proctor",
 }
-"""What mends settings whose error has the word."""
+"""Fix of a wrong setting, by a word of its error."""
 _PORTS = {"redis": 6379, "rediss": 6379, "postgresql": 5432}
 _ALL_IDS = ["0", "0", str(2**32 - 1)]
 _TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
@@ -47,9 +47,9 @@ _BASE = "deploy/base/deployment.yaml has it"
 
 
 def settings_check(problem: str = "") -> MachineCheck:
-    """Return the check of settings that are valid, or that have a problem."""
-    mend = next((hint for word, hint in _HINTS.items() if word in problem), "")
-    return MachineCheck("settings", not problem, problem or "valid", mend, required=True)
+    """Return the check of settings, valid or with a problem."""
+    fix = next((hint for word, hint in _HINTS.items() if word in problem), "")
+    return MachineCheck("settings", not problem, problem or "valid", fix, required=True)
 
 
 def pod_checks(settings: Settings, machine: Sequence[MachineCheck]) -> Iterator[MachineCheck]:
@@ -71,8 +71,8 @@ def pod_checks(settings: Settings, machine: Sequence[MachineCheck]) -> Iterator[
         f"automountServiceAccountToken: false; {_BASE}",
     )
     first = Path("/proc/1/comm").read_text().strip()
-    mend = "start the service behind tini, as the image does: it reaps orphans"
-    yield MachineCheck("first_process", first == "tini", f"the first process is {first}", mend)
+    fix = "start the service behind tini, as the image does: it reaps orphans"
+    yield MachineCheck("first_process", first == "tini", f"the first process is {first}", fix)
     yield _network(settings)
 
 
@@ -87,7 +87,7 @@ def _user() -> MachineCheck:
 
 
 def _capabilities(held: int, *, is_root: bool) -> MachineCheck:
-    """Root that makes sandboxes needs those of the component; every other user none."""
+    """Root needs the component's capabilities to make sandboxes; every other user none."""
     names = [name for name, bit in BITS.items() if held >> bit & 1]
     missing = [name for name in BITS if name not in names] if is_root else []
     others = held.bit_count() - len(names)
@@ -95,12 +95,12 @@ def _capabilities(held: int, *, is_root: bool) -> MachineCheck:
     if missing:
         detail = f"{text}, without {', '.join(missing)}"
         return MachineCheck("capabilities", False, detail, "component capabilities", required=True)
-    mend = f'capabilities: {{drop: ["ALL"]}}; {_BASE}'
-    return MachineCheck("capabilities", not (others if is_root else held), text, mend)
+    fix = f'capabilities: {{drop: ["ALL"]}}; {_BASE}'
+    return MachineCheck("capabilities", not (others if is_root else held), text, fix)
 
 
 def _sandbox(settings: Settings, capabilities: int) -> MachineCheck:
-    """Try the steps of making a sandbox, in a process that ends with them."""
+    """Try the steps of making a sandbox, in a process of their own."""
     changes_user = 1 << BITS["SETUID"] | 1 << BITS["SETGID"]
     as_root = os.geteuid() == 0 and capabilities & changes_user == changes_user
     command = [sys.executable, "-I", "-m", _TRIAL, str(settings.sandbox_uid)]
@@ -110,9 +110,9 @@ def _sandbox(settings: Settings, capabilities: int) -> MachineCheck:
     refused = [f"{step} ({os.strerror(int(code))})" for step, code in steps if code != "0"]
     detail = f"the pod refuses: {', '.join(refused)}" if refused else "all steps of a sandbox work"
     label = _read("/proc/self/attr/current")
-    mend = f"{_MAKERS}; procMount: Unmasked"
-    mend += f"; a profile for the label {label}: deploy/platforms.md" if label else ""
-    return MachineCheck("sandbox", bool(steps) and not refused, detail, mend, required=True)
+    fix = f"{_MAKERS}; procMount: Unmasked"
+    fix += f"; a profile for the label {label}: deploy/platforms.md" if label else ""
+    return MachineCheck("sandbox", bool(steps) and not refused, detail, fix, required=True)
 
 
 def _cgroups(checks: Sequence[MachineCheck]) -> MachineCheck:
@@ -149,7 +149,7 @@ def _hardening(status: dict[str, str]) -> MachineCheck:
 
 
 def _network(settings: Settings) -> MachineCheck:
-    """Connect to what the settings name, without a password."""
+    """Connect to the settings' hosts, without a password."""
     journal = settings.journal.get_secret_value() if settings.journal else ""
     urls = [peer for peer in settings.peers if peer.startswith("dns://")]
     urls += [settings.redis_url.get_secret_value(), journal]
@@ -176,7 +176,7 @@ def _network(settings: Settings) -> MachineCheck:
 
 
 def _reached(url: str) -> str:
-    """Return the host after a connection to it, or nothing for a URL that is no address of a host."""
+    """Return the host after a connection, or "" for a URL without a host."""
     parts = urlsplit(url)
     scheme = parts.scheme.partition("+")[0]  # postgresql+psycopg://…
     if scheme not in (*_PORTS, "dns") or parts.hostname is None:

@@ -1,4 +1,4 @@
-"""Problems of a command: those of a file, or of a data set by its name."""
+"""Problems of a command: from a file, or from a data set by its name."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def problems_of(
 ) -> tuple[str, Format, list[Task]]:
     """Return the name, the form and the problems. Raises DatasetError and Trouble.
 
-    Of a named data set, rows that cannot be judged are left out and counted on `console`.
+    Of a named data set, unjudgeable rows are left out and counted on `console`.
     """
     if (file is None) == (dataset is None):
         raise Trouble("which problems? give either a file or --dataset")

@@ -45,13 +45,13 @@ def list_sandboxes(
 ) -> None:
     """List your sandboxes with all of the given tags."""
     with friendly(), client_errors():
-        asked = statuses or LIVE
-        for status in asked:
+        wanted = statuses or LIVE
+        for status in wanted:
             if status not in get_args(wire.SandboxStatus):
-                known = ", ".join(get_args(wire.SandboxStatus))
-                raise Trouble(f"--status {status}: it is one of {known}")
+                choices = ", ".join(get_args(wire.SandboxStatus))
+                raise Trouble(f"--status {status}: it is one of {choices}")
         with existing() as client:
-            found = client.sandboxes(tags=tags or (), status=asked)
+            found = client.sandboxes(tags=tags or (), status=wanted)
         if as_json:
             _print_json(wire.SandboxList(sandboxes=found))
         elif found:

@@ -1,7 +1,7 @@
 """Choice of the service for a command.
 
-The order: the URL in PROCTOR_URL; a service that answers at the default address; a
-temporary service that runs as long as the command.
+The order: the URL in PROCTOR_URL; a service at the default address; a temporary service for the
+time of the command.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def own(console: Console, settings: Mapping[str, str] = MappingProxyType({})) ->
 
 
 def named_service() -> str | None:
-    """Return the URL in PROCTOR_URL, if one is set."""
+    """Return the URL in PROCTOR_URL, if set."""
     return os.environ.get("PROCTOR_URL") or None
 
 

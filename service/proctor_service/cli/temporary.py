@@ -1,6 +1,6 @@
 """Temporary service for a single command, on a free port, with a private token.
 
-The service is the normal one in a child process. The child ends with the block, and also if this
+The service is normal, in a child process. The child ends with the block, and also if this
 process is killed. Ctrl-C in a terminal reaches every process of the foreground group; the child has
 its own session, so that only this module ends the child.
 """

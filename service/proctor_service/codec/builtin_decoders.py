@@ -161,12 +161,12 @@ LEAVES: dict[str, Callable[[Any, list[Any]], Any]] = {
     "ni": lambda decoder, wire: NotImplemented,
     "T": _builtin_type,
     "r": lambda decoder, wire: decoder.back(wire),
-    "m": lambda decoder, wire: decoder.known(wire),
+    "m": lambda decoder, wire: decoder.shared(wire),
     "h": lambda decoder, wire: decoder.handle(wire),
     "n": lambda decoder, wire: decoder.handle(wire),
     "e": lambda decoder, wire: decoder.handle(wire),
-    "o": lambda decoder, wire: decoder.known(wire),
-    "p": lambda decoder, wire: decoder.known(wire),
+    "o": lambda decoder, wire: decoder.shared(wire),
+    "p": lambda decoder, wire: decoder.shared(wire),
 }
 CONTAINERS: dict[str, tuple[int, Make | None, Finish | None]] = {
     **standard_library.CONTAINERS,

@@ -29,18 +29,20 @@ _HANDLE_SECONDS = 5e-4
 
 
 class Decoder:
-    """State of one decoding. ``kept`` holds the containers in the order of their numbers.
+    """State of one decoding. ``containers`` holds the containers in the order of their numbers.
 
     ``resolve_handle`` takes the wire form of a reference, and a function that decodes the content
     of the object's built-in base (or returns ``NO_BASE``). ``resolve_handle`` must decode all other
-    parts of the reference in the order of their encoding. ``known`` returns the container of a
-    reference to an earlier message.
+    parts of the reference in the order of their encoding. ``find_shared`` returns the container
+    of a reference to an earlier message.
     """
 
     def __init__(
-        self, resolve_handle: ResolveHandle | None = None, known: Callable[[Any], Any] | None = None
+        self,
+        resolve_handle: ResolveHandle | None = None,
+        find_shared: Callable[[Any], Any] | None = None,
     ) -> None:
-        self.kept: list[Any] = []
+        self.containers: list[Any] = []
         self.wants_numpy = resolve_handle is not None
         # True: narrow numbers and empty arrays of numpy take part in no narrow arithmetic.
         self.widens = False
@@ -48,7 +50,7 @@ class Decoder:
         # By number: the expanded size, None while the container is open.
         self._sizes: list[int | None] = []
         self._resolve = resolve_handle
-        self._known = known
+        self._find_shared = find_shared
         self._left = MAX_DECODED_BYTES
         self._depth = 0
 
@@ -97,7 +99,7 @@ class Decoder:
                         append(self._leaf(tag, child))
                         continue
                     outer.append((children, found, form, finish, number, before))
-                    form, number, before = child, len(self.kept), self._left
+                    form, number, before = child, len(self.containers), self._left
                     first, make, finish = container
                     found = []
                     self._open(PENDING if make is None else make(self, form), finish, found)
@@ -114,8 +116,8 @@ class Decoder:
                 value: Any = found
                 if finish is not None:
                     weight = (before - self._left) // PART_BYTES
-                    value = finish(self, self.kept[number], found, form, weight)
-                    self.kept[number] = value
+                    value = finish(self, self.containers[number], found, form, weight)
+                    self.containers[number] = value
                 self._sizes[number] = before - self._left + PART_BYTES * len(form)
                 self._depth -= 1
                 children, found, form, finish, number, before = outer.pop()
@@ -130,30 +132,30 @@ class Decoder:
 
     def remember(self, value: Any, size: int = PART_BYTES) -> int:
         """Give a finished container the next number."""
-        self.kept.append(value)
+        self.containers.append(value)
         self._sizes.append(size)
-        return len(self.kept) - 1
+        return len(self.containers) - 1
 
     def back(self, wire: list[Any]) -> Any:
         """Return the container that a back-reference points to."""
         (number,) = wire[1:]
-        if type(number) is not int or not 0 <= number < len(self.kept):
+        if type(number) is not int or not 0 <= number < len(self.containers):
             raise Malformed("a reference to nothing")
-        value = self.kept[number]
+        value = self.containers[number]
         if value is PENDING:
             raise Malformed("a value that contains itself")
         self.spend(self._sizes[number] or 0)
         return value
 
-    def known(self, wire: list[Any]) -> Any:
+    def shared(self, wire: list[Any]) -> Any:
         """Return a container from an earlier message."""
-        if self._known is None:
+        if self._find_shared is None:
             raise Malformed("a reference to another message")
-        return self._known(wire)
+        return self._find_shared(wire)
 
     def keep_and_fill(self, value: Any, wires: list[Any], fill: Callable[[list[Any]], None]) -> Any:
         """Give a rare container the next number, and fill the container with its decoded parts."""
-        number, before = len(self.kept), self._left
+        number, before = len(self.containers), self._left
         found: list[Any] = []
         self._open(value, fill, found)
         self.visit_all(iter(wires), found)
@@ -164,13 +166,13 @@ class Decoder:
 
     def handle(self, wire: list[Any]) -> Any:
         """Resolve a reference to an object; without a resolver, decode its built-in base."""
-        number, before = len(self.kept), self._left
+        number, before = len(self.containers), self._left
         self._open(PENDING, self, ())
         if self._resolve is not None:
             value = self._resolve(wire, lambda: self.content(wire))
         else:
             value = self._plain_handle(wire)
-        self.kept[number] = value
+        self.containers[number] = value
         self._sizes[number] = before - self._left + PART_BYTES
         self._depth -= 1
         return value
@@ -180,11 +182,11 @@ class Decoder:
         info = wire[2] if len(wire) == 3 else None
         if type(info) is not dict or "base" not in info:
             return NO_BASE
-        inner = len(self.kept)
+        inner = len(self.containers)
         base = self.visit(info["base"])
-        if len(self.kept) > inner:
+        if len(self.containers) > inner:
             # The content is a temporary copy: back-references point to the object instead.
-            self.kept[inner] = None
+            self.containers[inner] = None
         return base
 
     def _leaf(self, tag: Any, wire: list[Any]) -> Any:
@@ -198,7 +200,7 @@ class Decoder:
         self._depth += 1
         if self._depth > _MAX_DEPTH:
             raise Malformed("nested too deep")
-        self.kept.append(items if finish is None else target)
+        self.containers.append(items if finish is None else target)
         self._sizes.append(None)
 
     def _plain_handle(self, wire: list[Any]) -> Any:

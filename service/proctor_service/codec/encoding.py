@@ -42,15 +42,14 @@ WRAPPERS: dict[int, tuple[type, Any]] = {
 class Encoder:
     """State of one encoding: the back-references, and the remaining budget.
 
-    ``kept`` holds the containers in the order of their numbers; an RPC connection later shares the
-    mutable containers. ``known`` may return a wire form for a container that the other endpoint
-    already has.
+    ``containers`` holds the containers in the order of their numbers; an RPC connection later shares
+    the mutable ones. ``find_shared`` may return a wire form for a container of the other endpoint.
     """
 
     def __init__(
-        self, make_handle: MakeHandle | None = None, known: Callable[[Any], Any] | None = None
+        self, make_handle: MakeHandle | None = None, find_shared: Callable[[Any], Any] | None = None
     ) -> None:
-        self.kept: list[Any] = []
+        self.containers: list[Any] = []
         # True: encode numpy arrays as lists, for a reader without numpy.
         self.plain_arrays = False
         # False: encode sets without their order, for a reader that needs the items alone.
@@ -59,7 +58,7 @@ class Encoder:
         self._sizes: list[int | None] = []
         self._numbers: dict[int, int] = {}
         self._make_handle = make_handle
-        self._known = known
+        self._find_shared = find_shared
         self._left = MAX_EXPANDED_BYTES
         self._depth = 0
 
@@ -109,12 +108,12 @@ class Encoder:
                     leaf = LEAVES.get(key)
                     append(self._rare(child) if leaf is None else leaf(self, child))
                     continue
-                known = self._enter(child)
-                if known is not None:
-                    append(known)
+                reference = self._enter(child)
+                if reference is not None:
+                    append(reference)
                     continue
                 outer.append((children, out, number, before))
-                number, before = _len(self.kept) - 1, self._left
+                number, before = _len(self.containers) - 1, self._left
                 out, parts = opener(self, child)
                 append(out)
                 self.spend(PART_BYTES * (_len(parts) + 1))
@@ -126,7 +125,7 @@ class Encoder:
                     return
                 close = CLOSING.get(out[0])
                 if close is not None:
-                    close(self, self.kept[number], out)
+                    close(self, self.containers[number], out)
                 self._leave(number, before)
                 children, out, number, before = outer.pop()
                 append = out.append
@@ -146,10 +145,10 @@ class Encoder:
 
     def numbered(self, value: Any, head: list[Any], parts: Iterable[Any] = ()) -> Any:
         """Encode a rare container: a head, followed by the wire forms of the parts."""
-        known = self._enter(value)
-        if known is not None:
-            return known
-        number, before = _len(self.kept) - 1, self._left
+        reference = self._enter(value)
+        if reference is not None:
+            return reference
+        number, before = _len(self.containers) - 1, self._left
         self.spend(PART_BYTES)
         self.visit_all(parts, head)
         self._leave(number, before)
@@ -157,10 +156,10 @@ class Encoder:
 
     def handle(self, value: Any) -> Any:
         """Encode any other object as a reference, with the content of its built-in base."""
-        known = self._enter(value)
-        if known is not None:
-            return known
-        number, before = _len(self.kept) - 1, self._left
+        reference = self._enter(value)
+        if reference is not None:
+            return reference
+        number, before = _len(self.containers) - 1, self._left
         self.spend(PART_BYTES)
         make_handle = self._make_handle or _describe
         wire: Any = make_handle(value)
@@ -201,15 +200,15 @@ class Encoder:
         number = self._numbers.get(_id(value))
         if number is not None:
             return self._again(value, number)
-        if self._known is not None:
-            wire = self._known(value)
+        if self._find_shared is not None:
+            wire = self._find_shared(value)
             if wire is not None:
                 return wire
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise ValueTooDeep("the value is nested too deep")
-        self._numbers[_id(value)] = _len(self.kept)
-        self.kept.append(value)
+        self._numbers[_id(value)] = _len(self.containers)
+        self.containers.append(value)
         self._sizes.append(None)
         return None
 

@@ -16,7 +16,7 @@ _dumps = json.JSONEncoder(check_circular=False, separators=(",", ":")).encode
 _MAX_NESTING = 20_000
 _RUN_CHARACTERS = 1 << 16
 
-_STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
+_STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'  # `"a\\"b"`
 # A comma must follow each scalar, so a cut never splits a scalar.
 _run = re.compile(rf'(?:(?:{_STRING}|[^][{{}}",:]+),)+', re.DOTALL).match  # `1, "a",`
 _scalar = re.compile(rf'{_STRING}|[^][{{}}",:]+', re.DOTALL).match  # `"a\\"b"`, `-1e9`, ` null`

@@ -38,9 +38,9 @@ _ZONE = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*")  # "Europe/Paris"; not
 
 def library_encoder(cls: type) -> Callable[[Any, Any], Any] | None:
     """Return the encoder for a class of the standard library or numpy, else None."""
-    known = _cache.get(id(cls))
-    if known is not None:
-        return known[1]
+    cached = _cache.get(id(cls))
+    if cached is not None:
+        return cached[1]
     for (module, name), function in _ENCODERS.items():
         if loaded(module, name) is cls:
             _cache[id(cls)] = (cls, function)

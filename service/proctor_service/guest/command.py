@@ -1,6 +1,6 @@
 """Jobs for programs in other languages: run a command, or compile and return the output files.
 
-Files that a compiler made travel as raw bytes: out on standard output, and in on the channel behind
+Files from a compiler travel as raw bytes: out on standard output, and in on the channel behind
 the job. The line before has their sizes.
 """
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MAX_MADE_BYTES = 48 << 20
-"""Total size of the files that a compiler may make."""
+"""Most bytes of a compiler's files together."""
 END_DESCRIPTOR = 3
 MAX_END_BYTES = 4 << 20
-"""Size of what a program may report at its end: the names of some 50,000 tests."""
+"""Most bytes of a program's report at its end: the names of some 50,000 tests."""
 TOO_LONG = values.dumps(["too long"])
 NO_OUTPUT = b'["no output"]'
 """Line in place of a file with the output, which the program did not leave."""
@@ -53,11 +53,12 @@ def run_command(channel: Channel, job: dict[str, Any]) -> None:
 
 
 def _run_with_end(channel: Channel, argv: list[str], word: str) -> NoReturn:
-    """Run a command that can prove its end: send `["reached", text]` with what it left in descriptor 3.
+    """Run a command which can prove its end: send `["reached", text]`, the text of descriptor 3.
 
-    Descriptor 3 is a file with the secret word. A launcher reads and empties it, and writes the word
-    and a line break behind the tests. End with the command's exit code, or 128 plus its signal. Send
-    `["too long"]` for a text above MAX_END_BYTES, whose end may tell of failed tests.
+    Descriptor 3 is a file with the secret word. A launcher reads and empties the descriptor's file,
+    and writes the word and a line break behind the tests. End with the command's exit code, or 128
+    plus its signal. Send `["too long"]` for a text above MAX_END_BYTES, which may end with failed
+    tests.
     """
     end = os.memfd_create("end", 0)
     os.write(end, word.encode())
@@ -76,7 +77,7 @@ def _run_with_end(channel: Channel, argv: list[str], word: str) -> NoReturn:
 
 
 def run_for_file(channel: Channel, path: str, run: Callable[[], object]) -> None:
-    """Run a program in a child process, and then print the file that it left, instead of its own output.
+    """Run a program in a child process, and then print its file, instead of its own output.
 
     End with the program's exit code, or 128 plus its signal. Without a regular file send NO_OUTPUT.
     """
@@ -147,7 +148,7 @@ def compile_program(channel: Channel, job: dict[str, Any]) -> None:
 
 
 def _exit_code_of(argv: list[str], actions: list[tuple[Any, ...]]) -> int | None:
-    """Run a command after these actions on descriptors; None if it cannot start.
+    """Run a command after these actions on descriptors; None if the start fails.
 
     `subprocess` would do the same, but its import takes a part of the time of a small compilation.
     """
@@ -166,7 +167,7 @@ def _exit_code_of(argv: list[str], actions: list[tuple[Any, ...]]) -> int | None
 
 
 def _made_since(before: dict[str, tuple[int, int, int]]) -> dict[str, bytes]:
-    """Return the new and changed files; none if they are too many or too large."""
+    """Return the new and changed files; empty if they are too many or too large."""
     names = sorted(name for name, state in _files_here().items() if before.get(name) != state)
     if len(names) > _MAX_MADE_FILES:
         return {}

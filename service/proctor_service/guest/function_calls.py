@@ -13,7 +13,7 @@ from .script import Left, exit_code, explain, flush_all, leave, load_job
 _NO_KEYWORDS = ["d"]
 _CLASS = "Solution"
 IS_JSON = "json"
-"""Last part of a call whose arguments and keywords are JSON as they are, and not the codec's."""
+"""Last part of a call with arguments and keywords in plain JSON instead of the codec's."""
 _LONG_LOAD_SECONDS = 0.02
 _monotonic = time.monotonic
 

@@ -56,7 +56,7 @@ def prepare(job: dict[str, Any]) -> None:
 
 
 def find_files(*folders: str) -> None:
-    """Let imports find the files of these folders, and those of PYTHONPATH.
+    """Let imports find the files of these folders, and of PYTHONPATH.
 
     In an image, the judge's own imports do not see these: an agent may have changed them.
     """
@@ -77,7 +77,7 @@ def _missing_folders(named: str) -> list[str]:
 
 
 def feed_stdin(text: str) -> None:
-    """Set standard input to `text`, without a pipe that could fill up."""
+    """Set standard input to `text`, without the limits of a pipe."""
     try:
         descriptor = os.memfd_create("stdin", 0)
     except OSError:
@@ -94,7 +94,7 @@ def load_job(channel: Channel, job: dict[str, Any]) -> dict[str, Any]:
     """Run the top level of a job's program and return its globals. Raises Left or Unfit.
 
     In mode `script` the program is `__main__`. In other modes the program is the module `solution`,
-    so its main block is skipped. The job's `setup` runs before it, in the same globals.
+    so its main block is skipped. The job's `setup` runs before, in the same globals.
     """
     work_files.write_file(_NAME[1:], work_files.to_bytes(job["source"]))
     as_script = job.get("mode") == "script"
@@ -111,7 +111,7 @@ def load(
 ) -> types.ModuleType:
     """Run a program's top level as a module. Raises Left if the program ends early, after a report.
 
-    `tests_behind`: tests may be appended to the program. If the program forked, a child that
+    `tests_behind`: tests may be appended to the program. If the program forked, a child which
     returns here ends like a script.
     """
     module, path = new_module(name)
@@ -130,7 +130,7 @@ def new_module(name: str) -> tuple[types.ModuleType, str]:
 
 
 def _run_setup(channel: Channel, setup: str, namespace: dict[str, Any]) -> None:
-    """Run what the tests put before the program; its failure is the tests'."""
+    """Run the tests' setup before the program; its failure is the tests'."""
     if not setup:
         return
     try:
@@ -322,7 +322,7 @@ def _ends_program(error: SystemExit, source: str, code: types.CodeType, tests_be
 
 
 def flush_all() -> None:
-    """Flush standard output and standard error: the program's, and those of before."""
+    """Flush standard output and standard error: the program's, and the earlier modules."""
     _flush(_stdout, _stderr, sys.stdout, sys.stderr)
 
 

@@ -7,7 +7,7 @@ import os
 import stat
 
 SHORTAGES = (errno.EMFILE, errno.ENFILE)
-"""Errors of a machine that can open no further file."""
+"""Errors of a machine without a free descriptor."""
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 

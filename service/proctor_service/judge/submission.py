@@ -110,9 +110,9 @@ class Judgement:
     unreported: str = ""
     """Ending of a program without a report, due to the submission or a failure of our runner."""
     verifier_reward: float | None = None
-    """Reward that the task's own verifier gave, 0.0 to 1.0; None for the other graders."""
+    """Reward of the task's own verifier, 0.0 to 1.0; None for the other graders."""
     limited: int | None = None
-    """Place of the test in which a limit ended the program; for `rest.py`, and for nobody after it."""
+    """Place of the test in which a limit ended the program; for `rest.py` alone."""
 
 
 def test_list(grader: Grader) -> tuple[str, Sequence[Any]]:
@@ -143,7 +143,7 @@ class Place:
 
 
 Control = Callable[[str, str], "Tests | None"]
-"""Returns the tests of a grader whose expected values can be changed, for a source and its language."""
+"""Returns the tests of a grader with changeable expected values, for a source and its language."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,7 +129,7 @@ class Comparison:
 
     def _parts(self, text: str) -> Sequence[str]:
         if self.compare == "tokens":
-            # The words of bytes are those between ASCII white space.
+            # The words of bytes lie between ASCII white space.
             words = text.encode("utf-8", "surrogatepass").split()
             return [word.decode("utf-8", "surrogatepass") for word in words]
         if self.compare == "lines":

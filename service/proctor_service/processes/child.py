@@ -35,7 +35,7 @@ _TRIES, _PAUSE_SECONDS = 10, 0.1
 
 
 class Child:
-    """Child process and the connection to it; the process ends with its connection."""
+    """Child process and its connection; the process ends with its connection."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.connection: Connection
@@ -102,7 +102,7 @@ class Child:
 
 
 class Incoming:
-    """Messages that a child process receives; it blocks while it waits.
+    """Messages that a child process receives; the wait blocks.
 
     `last_bytes`: size of the last reading.
     """
@@ -114,7 +114,7 @@ class Incoming:
         self._bytes = bytearray()
 
     def messages(self, seconds: float) -> Iterator[Message]:
-        """Yield the messages that come within a time, or at once where some have come."""
+        """Yield the messages received within a time, or at once where some have come."""
         self.last_bytes = 0
         if not select.select([self._end], [], [], max(seconds, 0.0))[0]:
             return
@@ -148,8 +148,8 @@ def _give_way() -> None:
 def set_up(descriptor: str) -> tuple[socket.socket, Incoming, list[Any]]:
     """Set up this child process, and wait for its first messages.
 
-    `descriptor`: of the connection. Returns the connection, what comes on it, and the first messages:
-    none if the connection ended. Signals of a terminal are for the listening process.
+    `descriptor`: of the connection. Returns the connection, its further messages, and the first
+    messages: empty if the connection ended. Signals of a terminal are for the listening process.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)

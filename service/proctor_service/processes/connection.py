@@ -4,7 +4,7 @@ A message is a tuple of plain values: text, numbers, bytes, None, and tuples, li
 these. All messages of an iteration of the event loop travel together as one frame: eight bytes with
 the length, then the list of messages in the format of `marshal`. Both ends run the same
 interpreter, `marshal` takes a third of a microsecond for a message, keeps lone surrogates, and
-gives plain values only: reading a frame runs no code.
+gives plain values only: to read a frame is safe.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _FORMAT = 4
 
 
 def frame_of(messages: list[Message]) -> tuple[bytes, bytes]:
-    """Return a frame in two parts. Raises ValueError for a value that is not plain."""
+    """Return a frame in two parts. Raises ValueError for a value beyond plain data."""
     content = marshal.dumps(messages, _FORMAT)
     return _LENGTH.pack(len(content)), content
 
@@ -51,7 +51,7 @@ def take_messages(incoming: bytearray) -> Iterator[Message]:
         end = _LENGTH.size + length
         if len(incoming) < end:
             return
-        # A frame may hold the files of a sandbox, so nothing copies it but `loads`.
+        # A frame may hold the files of a sandbox, so only `loads` copies frames.
         with memoryview(incoming) as view, view[_LENGTH.size : end] as frame:
             messages = marshal.loads(frame)
         del incoming[:end]
@@ -75,20 +75,20 @@ class Connection(asyncio.Protocol):
     async def over(
         cls, end: socket.socket, receive: Receive, lost: Callable[[], None]
     ) -> Connection:
-        """Return the connection over a connected stream socket, which it then owns."""
+        """Return the connection over a connected stream socket, and own the socket."""
         loop = asyncio.get_running_loop()
         _, protocol = await loop.create_unix_connection(lambda: cls(receive, lost), sock=end)
         return protocol
 
     def send(self, *message: Any) -> None:
-        """Send a message, together with all others of this iteration of the event loop."""
+        """Send a message, together with all of this iteration of the event loop."""
         self._outgoing.append(message)
         if not self._is_due:
             self._is_due = True
             self._loop.call_soon(self._flush)
 
     def send_later(self, *message: Any) -> None:
-        """Send a message together with others, within `LATER_SECONDS`."""
+        """Send a message together with further messages, within `LATER_SECONDS`."""
         self._outgoing.append(message)
         if len(self._outgoing) >= MOST_TOGETHER and not self._is_due:
             self._is_due = True
@@ -97,13 +97,13 @@ class Connection(asyncio.Protocol):
             self._timer = self._loop.call_later(LATER_SECONDS, self._flush)
 
     def close(self) -> None:
-        """Send what is left, and close the connection."""
+        """Send the rest, and close the connection."""
         self._flush()
         if self._transport is not None:
             self._transport.close()
 
     def finish(self) -> None:
-        """Send what is left, and then the end; the other end may still send."""
+        """Send the rest, and then the end; the other end may still send."""
         self._flush()
         if self._transport is not None:
             self._transport.write_eof()
@@ -133,7 +133,7 @@ class Connection(asyncio.Protocol):
             try:
                 frame = frame_of(messages)
             except Exception:
-                # All messages of the group are lost, so nobody may wait for their answers.
+                # All messages of the group are lost, so waits for their answers must end.
                 log.exception("a message cannot be sent")
                 self._transport.abort()
                 raise

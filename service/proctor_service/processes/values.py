@@ -72,11 +72,11 @@ class Graders:
         return entry[1]
 
     def decode(self, text: bytes) -> Grader:
-        """Return the grader that `encode` took."""
+        """Return the grader passed to `encode`."""
         grader = self._decoded.get(text)
         if grader is None:
             kind, fields = marshal.loads(text)
-            # Without a second validation: the values are those of a valid grader.
+            # Without a second validation: the values come from a valid grader.
             if kind in _CASES:
                 fields["cases"] = [_CASES[kind].model_construct(**each) for each in fields["cases"]]
             if isinstance(tolerance := fields.get("tolerance"), dict):
@@ -91,7 +91,7 @@ class Graders:
 
 
 def _is_too_much(graders: Sized, size_bytes: int) -> bool:
-    """Return True if the oldest grader must go; the last stays, whatever its size."""
+    """Return True if the oldest grader must go; the last stays, of any size."""
     return len(graders) > 1 and (
         len(graders) > _REMEMBERED_GRADERS or size_bytes > _REMEMBERED_BYTES
     )
@@ -197,5 +197,5 @@ _ERRORS: Mapping[str, type[ProctorServiceError]] = MappingProxyType(
 
 
 def lost_with_worker() -> SandboxLost:
-    """Return the error of a sandbox whose judge process has ended."""
+    """Return the error of a sandbox after its judge process's end."""
     return SandboxLost("the judge process that held this sandbox has ended")

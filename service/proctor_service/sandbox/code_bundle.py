@@ -20,7 +20,7 @@ THREADS = {
         str(RUNTIME_CORES),
     ),
 }  # fmt: skip
-"""Variables for the number of threads, which else would be that of the machine's cores.
+"""Variables for the number of threads, which else would be the number of the machine's cores.
 
 A preloaded library must not start threads at all, as a fork has none of them.
 """

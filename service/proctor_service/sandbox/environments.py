@@ -1,8 +1,8 @@
 """Built environments as a backend sees them: their parts, their start, and the state of their files.
 
-`features/environments` builds environments. A backend starts one with its first use, and ends it after a
-time without use. A sandbox of an environment whose files go away under a running service
-fails correct programs, so its results are discarded.
+`features/environments` builds environments. A backend starts an environment with its first use, and
+ends the environment after a time without use. If an environment's files go away under a running
+service, its sandboxes fail correct programs, so their results are discarded.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Image:
 
     `digest`: of its manifest. `rootfs`: its file system. `variables`, `user`, `group`, `groups`,
     `workdir`: of its configuration. `programs`: names of all programs on its PATH. `python`:
-    version of the interpreter `python3`, if it can judge Python code. `ids`: None if
+    version of the interpreter `python3`, if able to judge Python code. `ids`: None if
     an ordinary user owns all files.
     """
 
@@ -61,14 +61,14 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class BuiltEnvironment:
-    """An environment that sandboxes can use.
+    """An environment for use by sandboxes.
 
-    `python`: interpreter of its virtual environment, or the interpreter itself if it has no
-    requirements. `packages`: version of each distribution, by normalized name. `digest`: changes with
-    everything in the environment that may change a verdict. `folder`: its folder in the store, if it
-    has one. `image`: its image, if it has one; then `python` is None, `version` that of its
-    interpreter, and `packages` empty. `remote_image`: reference of an image that Aviato fetches, of
-    which nothing else is known here.
+    `python`: interpreter of its virtual environment, or the interpreter itself without
+    requirements. `packages`: version of each distribution, by normalized name. `digest`: changes
+    with everything in the environment which may change a verdict. `folder`: its folder in the
+    store, if any. `image`: its image, if any; then `python` is None, `version` its interpreter's,
+    and `packages` empty. `remote_image`: reference of an image which Aviato fetches, otherwise
+    unknown here.
     """
 
     name: str
@@ -89,15 +89,15 @@ NO_ENVIRONMENTS: Environments = MappingProxyType({})
 
 
 def default_python(settings: Settings) -> Path:
-    """Return the interpreter of environments that name none."""
+    """Return the default interpreter of environments."""
     return settings.sandbox_python or Path(getattr(sys, "_base_executable", sys.executable))
 
 
 class Starts(Generic[T]):
-    """Starts an environment once for all who wait for it.
+    """Starts an environment once for all waiting callers.
 
-    `start` starts an environment. `failed` is called with the name and the error of one that did
-    not start.
+    `start` starts an environment. `failed` is called with the name and the error after a failed
+    start.
     """
 
     def __init__(
@@ -110,7 +110,8 @@ class Starts(Generic[T]):
         self._tasks: dict[str, asyncio.Task[T]] = {}
 
     async def started(self, environment: str) -> T:
-        """Wait for an environment. Raises what `start` raises, and SandboxUnavailable after `cancel`."""
+        """Wait for an environment. Raises as `start` does, and SandboxUnavailable after
+        `cancel`."""
         task = self._tasks.get(environment)
         if task is None:
             task = asyncio.get_running_loop().create_task(self._start(environment))
@@ -135,7 +136,7 @@ class Starts(Generic[T]):
 
     def _note(self, environment: str, task: asyncio.Task[T]) -> None:
         del self._tasks[environment]
-        failure = None if task.cancelled() else task.exception()  # all who waited may have left
+        failure = None if task.cancelled() else task.exception()  # all callers may have left
         if failure is not None:
             self._failed(environment, failure)
             extra = {"environment": environment, "why": str(failure)}
@@ -144,7 +145,7 @@ class Starts(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class WatchedFolders:
-    """What folders had in them at one moment: inode, time of the last change, and names of each."""
+    """Contents of folders at one moment: inode, time of the last change, and names of each."""
 
     folders: Sequence[Path]
     seen: Mapping[Path, _Contents]
@@ -162,7 +163,8 @@ class WatchedFolders:
         return cls(folders, seen)
 
     def are_whole(self) -> bool:
-        """Return False if one of the folders, or something in one, is gone or replaced; blocks."""
+        """Return False if a folder, or an entry of a folder, is gone or replaced;
+        blocks."""
         for path, (inode, changed_at, names) in self.seen.items():
             try:
                 now = path.stat()
@@ -177,7 +179,7 @@ class WatchedFolders:
     def renewed(self) -> WatchedFolders:
         """Return these folders as they are now; blocks. Raises StartError for damaged ones.
 
-        Folders that were built again meanwhile have other inodes, and are as good as the first.
+        Folders built again meanwhile have other inodes, and are as good as the first.
         """
         if self.are_whole():
             return self
@@ -190,7 +192,7 @@ class WatchedFolders:
 
 
 def watched(environments: Environments) -> dict[str, WatchedFolders]:
-    """Return the folders of each environment that has some; blocks. Raises StartError."""
+    """Return the folders of each environment with folders; blocks. Raises StartError."""
     found = {}
     for name, built in environments.items():
         if folders := _folders_of(built):

@@ -16,8 +16,8 @@ _SECONDS_PER_MB = 0.05
 def limits_of_operation(sandbox: Limits, seconds: float, keep_bytes: int) -> Limits:
     """Return the limits of an operation in a sandbox with these limits.
 
-    It has `seconds`, and more for a large disk, of CPU time and as much of waiting. Its output is
-    stored up to `keep_bytes`.
+    The operation has `seconds`, and more for a large disk, of CPU time and as much of waiting. Its
+    output is stored up to `keep_bytes`.
     """
     seconds += _SECONDS_PER_MB * sandbox.disk_mb
     output_kb = max(64, -(-keep_bytes // 1024))
@@ -55,20 +55,20 @@ class FileOperations(ABC):
         return _check(ended, "the sandbox's files do not fit an archive of their size")
 
     async def restore(
-        self, archive: bytes, kept: Sequence[str] = (), left_out: Sequence[str] = ()
+        self, archive: bytes, kept_paths: Sequence[str] = (), left_out: Sequence[str] = ()
     ) -> None:
         """See `StatefulSandbox.restore`."""
-        what: list[object] = [len(archive), list(kept), list(left_out)]
+        what: list[object] = [len(archive), list(kept_paths), list(left_out)]
         ended = await self._file_operation("take_over", what, stdin=archive)
         _check_waiting(ended)
         _check(ended, "")
 
 
 def _check_waiting(ended: Ended) -> None:
-    """Raise SandboxLost for an operation that waited too long, while no other process ran.
+    """Raise SandboxLost for an operation which waited too long, without other running processes.
 
-    It waited for the machine or for the service: unlike the use of CPU time, no act of the
-    sandbox's programs can cause that.
+    The operation waited for the machine or for the service: unlike the use of CPU time, such a wait
+    is beyond the sandbox's programs.
     """
     if ended.ending == "wall_limit":
         raise SandboxLost("the sandbox's files could not be transferred in time")
@@ -77,7 +77,7 @@ def _check_waiting(ended: Ended) -> None:
 def _check(ended: Ended, too_long: str) -> bytes:
     """Return the output. Raises FileMissing and FileRefused; `too_long`: message for a cut output.
 
-    The exit codes are those of `guest/session/file_operations.py`.
+    The exit codes are defined in `guest/session/file_operations.py`.
     """
     if ended.exit_code != 0:
         why = ended.stderr.decode("utf-8", "replace") or f"ended by {ended.ending}"

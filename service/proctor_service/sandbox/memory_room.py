@@ -1,6 +1,7 @@
 """Memory for the service and its sandboxes, in total and still available, and its check.
 
-The reclaimable part of the page cache counts as available. An unreadable figure sets no limit.
+The reclaimable part of the page cache counts as available. An unreadable figure leaves the limit
+open.
 """
 
 from __future__ import annotations

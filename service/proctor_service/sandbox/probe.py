@@ -17,7 +17,7 @@ import shutil  # noqa: E402
 
 
 def read(size: int) -> bytes:
-    """Read `size` bytes of stdin, whose end is not always signalled."""
+    """Read `size` bytes of stdin, which may lack a signal of its end."""
     data = b""
     while len(data) < size:
         piece = os.read(0, size - len(data))

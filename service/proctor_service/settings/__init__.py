@@ -25,7 +25,7 @@ from proctor_service.settings.mcp_servers import McpServer, parse_mcp_servers
 
 _WITH_SECRETS = (sources.PREFIX, "CWSANDBOX_", "AVIATO_")
 _CORES_OF_WORKER = 6
-"""Cores that one judge process keeps busy with tests of a few milliseconds."""
+"""Cores kept busy by a judge process with tests of a few milliseconds."""
 _LEAST_CORES = 8
 """With fewer cores, a single process judges as many, and a reward costs less."""
 OWN_OPEN_FILES = 64
@@ -50,32 +50,32 @@ GROUPS: tuple[sources.Group, ...] = (
 
 
 def start_warnings(more: Sequence[sources.Group] = ()) -> list[str]:
-    """Return what a start should warn of: unknown and removed variables, and readable secrets.
+    """Return the warnings of a start: unknown and removed variables, and readable secrets.
 
     `more`: groups of features. Raises StartError for an unknown key of the file in PROCTOR_CONFIG.
     """
-    known = (*GROUPS, *more)
+    groups = (*GROUPS, *more)
     config = sources.read_config()
     if config is not None:
-        config.check_names(known, REMOVED_SETTINGS)
+        config.check_names(groups, REMOVED_SETTINGS)
     warnings = [
         f"{name} is no setting any more: {text}" for name, text in removed_variables().items()
     ]
-    for name, nearest in sources.unknown_variables(known, REMOVED_SETTINGS).items():
+    for name, nearest in sources.unknown_variables(groups, REMOVED_SETTINGS).items():
         meant = f"; did you mean {nearest}?" if nearest else ""
         warnings.append(f"{name} is no setting{meant}")
-    readable = sources.open_secrets(config, known)
+    readable = sources.open_secrets(config, groups)
     return [*warnings, readable] if readable else warnings
 
 
 def removed_variables() -> dict[str, str]:
-    """Return the variables of this process that are settings no more, and what replaces each."""
+    """Return the variables of removed settings in this process, each with its replacement."""
     return sources.removed_variables(REMOVED_SETTINGS)
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Part of the machine that a judge process has: number `index` of `count` equal parts.
+    """A judge process's part of the machine: number `index` of `count` equal parts.
 
     `start`: name of the service's start, the same for all its judge processes.
     """
@@ -107,8 +107,8 @@ class Settings(
 ):
     """Settings of the service, frozen and created once at the start.
 
-    Values that are not given come from variables, and then from the file in PROCTOR_CONFIG. Raises
-    StartError and pydantic's ValidationError for invalid ones.
+    Values beside the arguments come from variables, and then from the file in PROCTOR_CONFIG.
+    Raises StartError and pydantic's ValidationError for invalid ones.
     """
 
     def __init__(self, **values: Any) -> None:
@@ -116,10 +116,10 @@ class Settings(
 
     @field_validator("languages", mode="before")
     @classmethod
-    def _beside_the_known(cls, given: object) -> object:
-        if not isinstance(given, dict):
-            return given
-        merged = {**LANGUAGES, **given}
+    def _beside_the_known(cls, value: object) -> object:
+        if not isinstance(value, dict):
+            return value
+        merged = {**LANGUAGES, **value}
         return {name: language for name, language in merged.items() if language is not None}
 
     @model_validator(mode="after")
@@ -174,7 +174,7 @@ class Settings(
         return parse_mcp_servers(self.mcp_servers.get_secret_value())
 
     def address(self) -> str:
-        """Return the URL that others are told, or `host:port`."""
+        """Return the public URL, or `host:port`."""
         return self.advertise_url or f"{self.host}:{self.port}"
 
     def stateful_count(self) -> int:
@@ -215,9 +215,9 @@ class Settings(
         return min(wanted, self.slot_count())
 
     def for_workers(self) -> list[Settings]:
-        """Return the settings of each judge process: a part of the sandboxes, and no credentials.
+        """Return the settings of each judge process: a part of the sandboxes, without credentials.
 
-        Raises StartError for a budget that is too small for its parts.
+        Raises StartError for a budget too small for its parts.
         """
         count = self.worker_count()
         counts = {
@@ -259,12 +259,12 @@ class Settings(
 
 
 def default_workers(count: int) -> int:
-    """Return the number of judge processes for so many cores, where none is set."""
+    """Return the default number of judge processes for so many cores."""
     return 0 if count < _LEAST_CORES else -(-count // _CORES_OF_WORKER)
 
 
 def cores() -> int:
-    """Return the number of cores that this process may use, at most its cgroups' CPU quota."""
+    """Return the number of cores for this process, at most its cgroups' CPU quota."""
     allowed = len(os.sched_getaffinity(0))
     return max(1, min(allowed, math.ceil(min(cpu_quota(), allowed))))
 
@@ -304,6 +304,6 @@ def parse_tokens(text: str, where: str) -> dict[str, str]:
 
 def _line_of(text: str, tenant: str) -> str:
     written = {json.dumps(tenant, ensure_ascii=ascii_only) for ascii_only in (True, False)}
-    names = re.finditer(rf"({'|'.join(map(re.escape, written))})\s*:", text)
+    names = re.finditer(rf"({'|'.join(map(re.escape, written))})\s*:", text)  # `"team" :`
     at = max((name.start() for name in names), default=-1)
     return "" if at < 0 else f" line {text.count(chr(10), 0, at) + 1}"

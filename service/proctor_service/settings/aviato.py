@@ -1,4 +1,4 @@
-"""Options of sandboxes at Aviato, by environment: those that its API takes for a new sandbox.
+"""Options of sandboxes at Aviato, by environment: the options of its API for a new sandbox.
 
 [environments.science.aviato]
 cpu = "4"
@@ -19,15 +19,16 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator
 
 _CPU = r"[0-9]+m|[0-9]+(\.[0-9]+)?"  # as Kubernetes writes it: 2, 1.5 or 500m
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
-_NAME = re.compile(rf"(\*\.)?{_LABEL}(\.{_LABEL})+")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # "HF_TOKEN"; not "1A"
+_LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"  # "pypi", "my-host"; not "-host"
+_NAME = re.compile(rf"(\*\.)?{_LABEL}(\.{_LABEL})+")  # "pypi.org", "*.pypi.org"; not "localhost"
 _LONGEST_NAME = 253
 _OWN_PLACES = (
     *("bin", "box", "dev", "etc", "lib", "lib64", "opt", "proc", "run"),
     *("sbin", "sys", "tmp", "usr", "var"),
 )
 _OWN_VARIABLES = re.compile(r"PYTHON.*|LD_.*|LC_.*|HOME|IFS|LANG|LOGNAME|PATH|TMPDIR|TZ|USER")
+"""Matches `PYTHONPATH` and `LC_ALL`; not `HOMEPAGE` as a whole."""
 Text = Annotated[str, Field(min_length=1, max_length=253)]
 
 
@@ -58,14 +59,14 @@ class Secret(_Model):
 
     @field_validator("variable")
     @classmethod
-    def _checked(cls, given: str) -> str:
-        if given:
-            _check_variable(given)
-        return given
+    def _checked(cls, value: str) -> str:
+        if value:
+            _check_variable(value)
+        return value
 
 
 class Mount(_Model):
-    """Registered volume, shown read-only, as submissions share it."""
+    """Registered volume, read-only, as submissions share the volume."""
 
     volume: Text
     path: Text
@@ -73,12 +74,12 @@ class Mount(_Model):
 
     @field_validator("path")
     @classmethod
-    def _checked(cls, given: str) -> str:
-        parts = PurePosixPath(given).parts
+    def _checked(cls, value: str) -> str:
+        parts = PurePosixPath(value).parts
         if len(parts) < 2 or parts[0] != "/" or ".." in parts or parts[1] in _OWN_PLACES:
             own = ", ".join(f"/{name}" for name in _OWN_PLACES)
-            raise ValueError(f"{given!r} is no absolute path of a folder outside of {own}")
-        return given
+            raise ValueError(f"{value!r} is no absolute path of a folder outside of {own}")
+        return value
 
 
 class PullSecret(_Model):
@@ -91,9 +92,9 @@ class PullSecret(_Model):
 
 
 class AviatoOptions(_Model):
-    """Options of an environment's sandboxes. `cpu`: by default that of PROCTOR_AVIATO_OPTIONS, or 1.
+    """Options of an environment's sandboxes. `cpu`: by default as in PROCTOR_AVIATO_OPTIONS, or 1.
 
-    `egress`: names that a submission with `network` may reach by HTTPS, also `*.example.com`; without
+    `egress`: names in reach of a submission with `network`, by HTTPS, also `*.example.com`; without
     any, all public addresses.
     """
 
@@ -107,30 +108,30 @@ class AviatoOptions(_Model):
 
     @field_validator("secrets")
     @classmethod
-    def _variables(cls, given: tuple[Secret, ...]) -> tuple[Secret, ...]:
-        names = [secret.shown_as for secret in given]
+    def _variables(cls, value: tuple[Secret, ...]) -> tuple[Secret, ...]:
+        names = [secret.shown_as for secret in value]
         for name in names:
             _check_variable(name)
             if names.count(name) > 1:
                 raise ValueError(f"two secrets have the variable {name}")
-        return given
+        return value
 
     @field_validator("mounts")
     @classmethod
-    def _paths(cls, given: tuple[Mount, ...]) -> tuple[Mount, ...]:
-        paths = [PurePosixPath(mount.path) for mount in given]
+    def _paths(cls, value: tuple[Mount, ...]) -> tuple[Mount, ...]:
+        paths = [PurePosixPath(mount.path) for mount in value]
         for path in paths:
             if sum(path.is_relative_to(other) for other in paths) > 1:
                 raise ValueError(f"{path} lies in another mount")
-        return given
+        return value
 
     @field_validator("egress")
     @classmethod
-    def _names(cls, given: tuple[str, ...]) -> tuple[str, ...]:
-        for name in given:
+    def _names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
             if not _NAME.fullmatch(name) or len(name) > _LONGEST_NAME:
                 raise ValueError(f"{name!r} is no name of a host, or `*.` and such a name")
-        return given
+        return value
 
 
 def _check_variable(name: str) -> None:

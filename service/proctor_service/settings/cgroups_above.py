@@ -42,7 +42,7 @@ def kills_path(own: Path = _OWN, root: Path = _ROOT) -> str:
     """Return the file with a line `oom_kill N`, the number of processes killed for memory so far.
 
     The nearest memory cgroup counts its own processes. Without such a count, and in the topmost
-    group of v2, the file is /proc/vmstat: it counts those of the whole machine. Needs Linux 4.13.
+    group of v2, the file is /proc/vmstat: the count of the whole machine. Needs Linux 4.13.
     """
     for path in files_above("memory", ("memory.events", "memory.oom_control"), own, root)[:1]:
         with contextlib.suppress(OSError):
@@ -52,7 +52,7 @@ def kills_path(own: Path = _OWN, root: Path = _ROOT) -> str:
 
 
 def cpu_quota(own: Path = _OWN, root: Path = _ROOT) -> float:
-    """Return the cores' worth of CPU time that this process's cgroups allow; infinite by default."""
+    """Return the CPU time in cores allowed by this process's cgroups; infinite by default."""
     least = math.inf
     for path in files_above("cpu", ("cpu.max", "cpu.cfs_quota_us"), own, root):
         with contextlib.suppress(OSError, ValueError, ZeroDivisionError):

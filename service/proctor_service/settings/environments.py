@@ -34,21 +34,22 @@ from proctor_service.errors import StartError
 from proctor_service.settings.aviato import AviatoOptions
 
 DEFAULT = "default"
-"""Name of the environment of PROCTOR_SANDBOX_PYTHON; the file defines no other under it."""
-NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")
-_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""Name of the environment of PROCTOR_SANDBOX_PYTHON, reserved in the file."""
+NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")  # "torch-2.5"; not "-a"
+_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")  # "numpy.linalg"
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # "OMP_NUM_THREADS"
 _IMAGE = re.compile(
     r"(oci|docker-archive):/[^\s\0]+|(docker://)?(?!oci:|docker-archive:|dir:)[a-z0-9][\w./:@-]*"
 )
+"""Matches `oci:/images/a:1` and `python:3.12-slim`; not `oci:images`, a relative path."""
 NOT_WITH_IMAGE = ("python", "requirements", "preload", "paths", "languages")
-"""Fields of an environment that exclude an image."""
-_OPTION = re.compile(r"\s*(-|$)")
+"""Fields of an environment which exclude an image."""
+_OPTION = re.compile(r"\s*(-|$)")  # "-" of "-r a.txt"; an empty line
 _OWN_VARIABLES = frozenset({"HOME", "TMPDIR", "PYTHONHASHSEED", "PYTHONDONTWRITEBYTECODE"})
 
 
 class DefaultLimits(BaseModel):
-    """Limits of submissions that set none; without a value, the service's own default."""
+    """Default limits of submissions; without a value, the service's own default."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -63,12 +64,12 @@ class DefaultLimits(BaseModel):
 class Environment(BaseModel):
     """Definition of an environment.
 
-    `python`: a version (`3.12`, `3.12.1`), a path, or nothing for the default interpreter.
-    `requirements`: as pip has them, without options. `preload`: modules that are warm in every
-    sandbox. `env`: variables of every program. `paths`: folders that are shown read-only.
-    `languages`: those that it offers beside Python; None for all that the service has. `image`:
-    container image that has all of this, in place of the other sources of programs. `aviato`: options
-    of its sandboxes at Aviato, without effect elsewhere.
+    `python`: a version (`3.12`, `3.12.1`) or a path; by default the default interpreter.
+    `requirements`: as pip has them, without options. `preload`: modules warm in every sandbox.
+    `env`: variables of every program. `paths`: folders shown read-only. `languages`: the languages
+    offered beside Python; None: all of the service. `image`: container image with all of this, in
+    place of the other sources of programs. `aviato`: options of its sandboxes at Aviato, without
+    effect elsewhere.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -92,49 +93,49 @@ class Environment(BaseModel):
 
     @field_validator("image")
     @classmethod
-    def _reference(cls, given: str) -> str:
-        if given and not _IMAGE.fullmatch(given):
+    def _reference(cls, value: str) -> str:
+        if value and not _IMAGE.fullmatch(value):
             raise ValueError(
-                f"{given!r} is no image: oci:/path[:tag], docker-archive:/path, or a reference such "
+                f"{value!r} is no image: oci:/path[:tag], docker-archive:/path, or a reference such "
                 "as registry/name:tag"
             )
-        return given
+        return value
 
     @field_validator("requirements")
     @classmethod
-    def _no_options(cls, given: tuple[str, ...]) -> tuple[str, ...]:
-        for each in given:
+    def _no_options(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for each in value:
             if _OPTION.match(each) or "\n" in each:
                 raise ValueError(f"{each!r} is no requirement; options such as an index are uv's")
             if each.lstrip().startswith((".", "~")):
                 raise ValueError(f"{each!r} is no absolute path")
-        return given
+        return value
 
     @field_validator("preload")
     @classmethod
-    def _modules(cls, given: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        for each in given or ():
+    def _modules(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        for each in value or ():
             if not _MODULE.fullmatch(each):
                 raise ValueError(f"{each!r} is no name of a module")
-        return given
+        return value
 
     @field_validator("env")
     @classmethod
-    def _variables(cls, given: dict[str, str]) -> dict[str, str]:
-        for name, value in given.items():
+    def _variables(cls, variables: dict[str, str]) -> dict[str, str]:
+        for name, value in variables.items():
             if not _VARIABLE.fullmatch(name) or "\0" in value:
                 raise ValueError(f"{name!r} is no name of a variable, or has a zero byte")
             if name in _OWN_VARIABLES:
                 raise ValueError(f"{name} is set by the sandbox")
-        return given
+        return variables
 
     @field_validator("paths")
     @classmethod
-    def _absolute(cls, given: tuple[Path, ...]) -> tuple[Path, ...]:
-        for each in given:
+    def _absolute(cls, paths: tuple[Path, ...]) -> tuple[Path, ...]:
+        for each in paths:
             if not each.is_absolute() or ".." in each.parts or each == Path("/"):
                 raise ValueError(f"{each} is no absolute path of a folder")
-        return given
+        return paths
 
 
 class _File(BaseModel):
@@ -144,19 +145,19 @@ class _File(BaseModel):
 
     @field_validator("environments")
     @classmethod
-    def _names(cls, given: dict[str, Environment]) -> dict[str, Environment]:
-        for name in given:
+    def _names(cls, environments: dict[str, Environment]) -> dict[str, Environment]:
+        for name in environments:
             if not NAME.fullmatch(name):
                 raise ValueError(f"{name!r}: a name has small letters, digits, and . _ - inside")
             if name == DEFAULT:
                 raise ValueError(f"{DEFAULT} is the environment of PROCTOR_SANDBOX_PYTHON")
-        return given
+        return environments
 
 
 def read_environments(path: Path | None) -> Mapping[str, Environment]:
     """Return the environments of a file by name; none without a file.
 
-    Raises StartError with the file, and the field or line that is wrong.
+    Raises StartError with the file, and the wrong field or line.
     """
     if path is None:
         return {}

@@ -16,10 +16,10 @@ A visit stops the process: of 10,000 objects for a few milliseconds, of all in a
 
 
 def spare_collector() -> None:
-    """Make collections rarer, and never visit the objects that exist now.
+    """Make collections rarer, and exclude the present objects from them.
 
     Call it when the process is set up: these objects stay alive. Garbage among them is a thousand
-    objects of the imports; a collection that frees them takes 0.1 s.
+    objects of the imports; a full collection takes 0.1 s.
     """
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)

@@ -29,12 +29,12 @@ Dollars = Annotated[float, Field(ge=0, le=1e6)]
 
 
 def _at_aviato(name: str) -> AlsoReadAs:
-    """Return the variables of a setting that Aviato's own clients read as well."""
+    """Return the variables of a setting which Aviato's own clients read as well."""
     return AlsoReadAs((f"CWSANDBOX_{name}", f"AVIATO_{name}"))
 
 
 class Group(BaseModel):
-    """Settings that belong together, frozen."""
+    """A group of settings, frozen."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -74,6 +74,7 @@ class Queue(Group):
 
     slots: NonNegativeInt = 0
     """Evaluations at once; 0: two more than cores, as some are between sandboxes."""
+    # "auto", "12"
     workers: str = Field("auto", pattern=r"^(auto|[0-9]{1,4})$", coerce_numbers_to_str=True)
     """Judge processes; 0: the listening process judges; auto: one for six cores, 0 below 8 cores."""
     max_queued: PositiveInt = 20_000
@@ -94,7 +95,7 @@ class Tenants(Group):
 
 
 class Limits(Group):
-    """Limits of submissions that set none, and ceilings. Those that nobody chooses are constants."""
+    """Default limits of submissions, and ceilings. Those that nobody chooses are constants."""
 
     cpu_seconds: PositiveFloat = 10.0
     """Default limit: CPU time of a submission for one test; of all together, ten times as much."""
@@ -122,7 +123,7 @@ class Limits(Group):
 
 
 class Sandboxes(Group):
-    """Sandboxes, and what each of them shows."""
+    """Sandboxes, and their view of the machine."""
 
     backend: Literal["local", "aviato"] = "local"
     """Where sandboxes are: on this machine, or at Aviato."""

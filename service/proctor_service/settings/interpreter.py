@@ -1,4 +1,4 @@
-"""Variables of the environment that another interpreter of the service needs."""
+"""Variables of the environment for another interpreter of the service."""
 
 from __future__ import annotations
 

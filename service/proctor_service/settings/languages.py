@@ -30,11 +30,11 @@ _JVM_MB, _JVM_TIMES = 16_384, 4  # memory of the machine for a JVM: its heap may
 class Language(BaseModel):
     """Name of the source file, compile command (or None) and run command of a language.
 
-    A compile command that ends with 127 lacks something, and says nothing of the submission.
-    `aliases`: other names, in any case. `dialect`: the compiler takes gcc's standards and flags for this
-    language. `newest_standard`: asked for where the compiler takes it. `opening`: what a source begins
-    with; it is put before a source that nowhere has it, or a match of `opened`. `launcher`: how tests
-    apart from the completion run; without one the language takes none.
+    A compile command with the exit code 127 lacks a program: the submission is not to blame.
+    `aliases`: other names, in any case. `dialect`: the compiler takes gcc's standards and flags for
+    this language. `newest_standard`: asked for where the compiler takes it. `opening`: what a
+    source begins with; put before a source without the opening and without a match of `opened`.
+    `launcher`: how tests apart from the completion run; absent: the language has none.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -67,7 +67,7 @@ class Language(BaseModel):
         return self.model_copy(update={"compile": (*self.compile, *words)})
 
     def whole(self, source: str) -> str:
-        """Return the source with the opening that it needs."""
+        """Return the source with its opening."""
         if not self.opening or self.opening in source:
             return source
         if self.opened is not None and self.opened.search(source):
@@ -99,7 +99,8 @@ def language_named(name: str, languages: Mapping[str, Language]) -> str:
 
 
 def with_go_cache(languages: Mapping[str, Language], folder: str) -> dict[str, Language]:
-    """Return the languages with a build cache for their commands of Go, in sandboxes that have it.
+    """Return the languages with a build cache for their commands of Go, in sandboxes with the
+    cache.
 
     Go refuses a cache that is neither filled nor writable, so an empty folder counts for none.
     """
@@ -154,7 +155,7 @@ JAVA = ("java", "-ea", *_JVM, "-XX:MaxRAM={jvm}m")
 
 
 def _for_launcher(*options: str) -> tuple[str, ...]:
-    """Return options of the JVM for the programs that start one, as `javac`."""
+    """Return options of the JVM for programs such as `javac`, which start a JVM."""
     return tuple(f"-J{option}" for option in options)
 
 
@@ -178,7 +179,7 @@ jars=$1; shift; exec "$@" -d . -cp "$jars:."
 _PHP_SETTINGS = (
     *("-d", "display_errors=stderr", "-d", "memory_limit=-1"),
     *("-d", "zend.assertions=1"),  # as PHP has it without the settings of a distribution
-    *("-d", "short_open_tag=1"),  # otherwise PHP prints a text that begins with `<?`
+    *("-d", "short_open_tag=1"),  # otherwise PHP prints a text from `<?` on
 )
 
 LANGUAGES: dict[str, Language] = {
@@ -327,7 +328,7 @@ LANGUAGES: dict[str, Language] = {
         run=("php", *_PHP_SETTINGS, "solution.php"),
         needs=("php",),
         opening="<?php",  # PHP prints a text without it, and ends with 0
-        opened=re.compile(r"(?i:<\?php)|<\?=|\A(?:#![^\n]*\n)?\s*<\?"),
+        opened=re.compile(r"(?i:<\?php)|<\?=|\A(?:#![^\n]*\n)?\s*<\?"),  # "<?PHP", "<?="
     ),
     "perl": Language(
         source="solution.pl",
@@ -354,4 +355,4 @@ RUNNER_LANGUAGES: Mapping[str, str] = {
     "junit": "java",
     "pytest": "python",
 }
-"""Language of the tests that each runner takes."""
+"""Language of the tests of each runner."""

@@ -1,4 +1,4 @@
-"""MCP servers that rollouts may use: `PROCTOR_MCP_SERVERS`, the only way to name one.
+"""MCP servers of rollouts: `PROCTOR_MCP_SERVERS`, the only way to name one.
 
 A JSON object from a name to `{"url": …, "headers": {…}}`. The headers may hold credentials, so
 error messages name the server and never quote the text.
@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 from proctor_service.errors import StartError
 
 WHERE = "PROCTOR_MCP_SERVERS"
-_NAME = re.compile(r"[A-Za-z0-9-]{1,32}")
-_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_NAME = re.compile(r"[A-Za-z0-9-]{1,32}")  # "web-search"; not "a_b"
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")  # "X-Api-Key"; not "a b"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,8 @@ NO_SERVERS: Mapping[str, McpServer] = MappingProxyType({})
 
 
 def parse_mcp_servers(text: str) -> dict[str, McpServer]:
-    """Return the servers by name; none for an empty text. Raises StartError without any secret."""
+    """Return the servers by name, {} for an empty text. Raises StartError without any
+    secret."""
     if not text.strip():
         return {}
     try:
@@ -45,16 +46,16 @@ def parse_mcp_servers(text: str) -> dict[str, McpServer]:
         raise StartError(f"{WHERE}: nested too deeply") from None
     if not isinstance(found, dict):
         raise StartError(f"{WHERE}: not a JSON object from name to url and headers")
-    return {name: _server(name, given) for name, given in found.items()}
+    return {name: _server(name, definition) for name, definition in found.items()}
 
 
-def _server(name: str, given: Any) -> McpServer:
+def _server(name: str, definition: Any) -> McpServer:
     at = f"{WHERE}: {name[:100]!r}"
     if not _NAME.fullmatch(name):
         raise StartError(f"{at}: a name has 1 to 32 letters, digits and hyphens")
-    if not isinstance(given, dict) or not given.keys() <= {"url", "headers"}:
+    if not isinstance(definition, dict) or not definition.keys() <= {"url", "headers"}:
         raise StartError(f"{at}: not an object with url and headers")
-    url, headers = given.get("url"), given.get("headers", {})
+    url, headers = definition.get("url"), definition.get("headers", {})
     if not isinstance(url, str) or not _is_http(url):
         raise StartError(f"{at}: url: not an http or https URL without a user")
     if not isinstance(headers, dict) or not all(map(_is_header, headers, headers.values())):

@@ -59,9 +59,10 @@ def variables_of(name: str, field: FieldInfo) -> tuple[str, ...]:
 
 
 def read_group(group: type[AnyGroup]) -> AnyGroup:
-    """Return a group with the values of this process. Raises StartError that names each wrong value.
+    """Return a group with the values of this process. Raises StartError with the name of each wrong
+    value.
 
-    A feature declares its settings so: a frozen model whose fields have defaults.
+    A feature declares its settings so: a frozen model with defaults for all fields.
     """
     try:
         return group(**read_values([group]))
@@ -72,9 +73,9 @@ def read_group(group: type[AnyGroup]) -> AnyGroup:
 def read_values(
     groups: Iterable[Group], environment: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Return the values that are set for fields of these groups, by field; defaults are left out.
+    """Return the values set for fields of these groups, by field; defaults are left out.
 
-    Raises StartError for a variable that is no JSON, an unreadable file and a wrong type in it.
+    Raises StartError for a variable with invalid JSON, an unreadable file and a wrong type.
     """
     environment = environ if environment is None else environment
     found = {name.upper(): text for name, text in environment.items()}
@@ -119,7 +120,7 @@ class Config:
     content: Mapping[str, Any]
 
     def values_of(self, group: Group) -> dict[str, Any]:
-        """Return what the file sets in a group, by field. Raises StartError for a wrong type."""
+        """Return the file's values in a group, by field. Raises StartError for a wrong type."""
         values: dict[str, Any] = {}
         for name, field in group.model_fields.items():
             places = [
@@ -134,7 +135,7 @@ class Config:
         return values
 
     def check_names(self, groups: Sequence[Group], removed: Mapping[str, str]) -> None:
-        """Raise StartError for a key that is a field of none of the groups; it names the nearest."""
+        """Raise StartError for a key outside of the groups' fields, with the nearest name."""
         names = {
             name: f"{group_name(group)}.{name}" for group in groups for name in group.model_fields
         }
@@ -149,7 +150,7 @@ class Config:
                 raise StartError(f"{self._at(key)} is no setting{meant}")
 
     def secrets(self, groups: Iterable[Group]) -> list[str]:
-        """Return the keys of secrets that the file holds."""
+        """Return the keys of secrets in the file."""
         return [
             key
             for key, owner, _ in self._keys(list(groups))
@@ -158,7 +159,7 @@ class Config:
         ]
 
     def _keys(self, groups: Sequence[Group]) -> Iterable[tuple[str, Group | None, Any]]:
-        """Yield each key, the group that has it as a field, and its value."""
+        """Yield each key, the group of its field, and its value."""
         tables = {group_name(group): group for group in groups}
         owners = {name: group for group in groups for name in group.model_fields}
         for key, value in self.content.items():
@@ -200,7 +201,7 @@ def _takes_table(field: FieldInfo) -> bool:
 
 
 def read_config(environment: Mapping[str, str] | None = None) -> Config | None:
-    """Return the file in PROCTOR_CONFIG, or None. Raises StartError for one that is no TOML."""
+    """Return the file in PROCTOR_CONFIG, or None. Raises StartError for invalid TOML."""
     environment = environ if environment is None else environment
     where = environment.get(f"{PREFIX}{CONFIG}", "")
     if not where:
@@ -227,7 +228,7 @@ def explained(error: ValidationError) -> str:
 def unknown_variables(
     groups: Iterable[Group], removed: Iterable[str], environment: Iterable[str] | None = None
 ) -> dict[str, str]:
-    """Return the variables that begin with PROCTOR_ and are no field, each with the nearest name.
+    """Return the unknown variables with the prefix PROCTOR_, each with the nearest name.
 
     The nearest name may be empty. `removed`: fields of earlier versions, which `removed_variables`
     reports. `environment`: names of variables, by default of this process.
@@ -244,7 +245,7 @@ def unknown_variables(
 def removed_variables(
     removed: Mapping[str, str], environment: Iterable[str] | None = None
 ) -> dict[str, str]:
-    """Return the variables of earlier versions that are set, each with what replaces it."""
+    """Return the present variables of earlier versions, each with its replacement."""
     former = {name.upper(): text for name, text in removed.items()}
     return {name: former[bare] for name, bare in _own(environment) if bare in former}
 
@@ -256,7 +257,7 @@ def _own(environment: Iterable[str] | None) -> list[tuple[str, str]]:
 
 
 def open_secrets(config: Config | None, groups: Sequence[Group]) -> str:
-    """Return a warning where others than its owner may read a file that holds secrets, or nothing."""
+    """Return a warning if users beside its owner may read a file with secrets, else ""."""
     if config is None or not config.path.stat().st_mode & _OPEN:
         return ""
     secrets = config.secrets(groups)

@@ -1,4 +1,4 @@
-"""The journal's default place: a file in the user's state folder, one for each address of a service.
+"""The journal's default place: a file in the user's state folder for each address of a service.
 
 The folder is `proctor` in `$XDG_STATE_HOME`, by default `~/.local/state`, as the base directory
 specification of freedesktop.org has it.
@@ -17,7 +17,7 @@ REMOTE = frozenset(
     {"9p", "afs", "beegfs", "ceph", "cifs", "fuse.sshfs", "fuse.glusterfs", "glusterfs", "gpfs"}
     | {"lustre", "nfs", "nfs4", "orangefs", "panfs", "smb3", "smbfs", "wekafs"}
 )
-"""Types of file systems that several machines may share: there SQLite damages a file in use."""
+"""Types of file systems for several machines: there SQLite damages a file in use."""
 
 
 class NoStateFolder(Exception):
@@ -27,6 +27,7 @@ class NoStateFolder(Exception):
 def journal_path(address: str) -> Path:
     """Return the file of the service at this URL, or `host:port`. Raises NoStateFolder without a home."""
     bare = address.lower().rpartition("://")[2]
+    # "://" and "/" of a URL, ":" before a port
     return state_folder() / f"journal-{re.sub('[^a-z0-9.]+', '-', bare).strip('-.')}.db"
 
 
@@ -44,8 +45,8 @@ def state_folder() -> Path:
 def make_private(path: Path, mounts: Path = MOUNTS) -> None:
     """Create a file and its folder for their owner alone, or give them these modes.
 
-    Raises NoStateFolder for those of another user, in a folder that cannot be written or that other
-    machines may share.
+    Raises NoStateFolder for files of another user, and in a read-only folder or a folder shared
+    with other machines.
     """
     folder = path.parent
     try:
@@ -74,7 +75,7 @@ def _check_owner(folder: Path) -> None:
 
 
 def _type_of_file_system(folder: Path, mounts: Path) -> str:
-    """Return the type, such as `ext4`; nothing where the table of mounts does not have it."""
+    """Return the type, such as `ext4`; empty if the table of mounts lacks the folder."""
     device = folder.stat().st_dev
     wanted = f"{os.major(device)}:{os.minor(device)}"
     for line in mounts.read_text(errors="replace").splitlines():

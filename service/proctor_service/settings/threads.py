@@ -1,4 +1,4 @@
-"""Threads of the service's event loops, which may not hold up the end of a process."""
+"""Threads of the service's event loops, which a process's end does not wait for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 
 class _LeftThreads(ThreadPoolExecutor):
-    """Threads that nobody waits for at the end: what a request asked of one may take minutes."""
+    """Threads left behind at a process's end: a request's work in a thread may take minutes."""
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         super().shutdown(wait=False, cancel_futures=True)

@@ -25,7 +25,7 @@ from proctor_service.features.journal.filters import Filter
 from proctor_service.features.journal.reading import Reader, parsed
 from proctor_service.features.journal.rows import TEXT_AGE_SECONDS
 from proctor_service.features.journal.schema import metadata
-from proctor_service.features.journal.store import Store
+from proctor_service.features.journal.store import JournalStore
 from proctor_service.http.json import encode
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.outcomes import (
@@ -285,7 +285,7 @@ def test_the_time_of_a_texts_use_never_goes_back(under: Under) -> None:
         connection.exec_driver_sql("UPDATE texts SET used_at = ?", (later,))
         connection.commit()
     under.store.close()
-    other = Store(under.url, "1.2.3")
+    other = JournalStore(under.url, "1.2.3")
     other.write([under.entries.evaluation(item(1, evaluation_id="ev_2"), PASSED, 0.5)])
     other.close()
     with under.connected() as connection:
@@ -338,7 +338,7 @@ def test_a_journal_without_the_indices_of_pruning_gets_them(under: Under) -> Non
 def test_texts_that_another_process_knows_as_stored_stay(under: Under) -> None:
     """A command prunes everything while the service runs, which then judges the same again."""
     under.write((item(1), PASSED))
-    other = Store(under.url, "1.2.3")
+    other = JournalStore(under.url, "1.2.3")
     assert other.prune(time.time() + 1) == 1
     other.prune_texts()
     other.close()
@@ -409,7 +409,7 @@ def test_an_address_that_is_none_is_refused(url: str) -> None:
 def test_a_path_that_nobody_may_write_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match="file"):
-        Store(checked(f"sqlite:///{tmp_path}/file/journal.db"), "1").open()
+        JournalStore(checked(f"sqlite:///{tmp_path}/file/journal.db"), "1").open()
     assert [each.name for each in tmp_path.iterdir()] == ["file"]
 
 
@@ -418,7 +418,7 @@ def test_two_writers_of_one_new_file_wait_for_each_other(tmp_path: Path) -> None
     together = threading.Barrier(count)
 
     def write(writer: int) -> None:
-        store = Store(url, "1")
+        store = JournalStore(url, "1")
         entries = Entries(with_texts=True)
         together.wait()
         store.open()

@@ -5,8 +5,8 @@ separate user, limits the program, and reports its ending. The judge, the expect
 decision stay in the service. `Traits.degraded` lists the protections which no remote sandbox can
 enforce, and every result shows them.
 
-Each environment has an image and a pool. That of the default environment is always there; another
-starts with its first lease, and ends when it was idle for long. All pools share the number of
+Each environment has an image and a pool. The default environment's pool is always there; another
+starts with its first lease, and ends after a long idle time. All pools share the number of
 sandboxes.
 """
 
@@ -69,10 +69,11 @@ class AviatoBackend:
 
     @property
     def traits(self) -> Traits:
-        """Properties of the default image, the missing protections, and what other images lack.
+        """Properties of the default image, the missing protections, and the gaps of other images.
 
-        An environment has no protection less than the default one. Before its first use it has all
-        languages. An image without pytest has no folder `tools`, which a search path may name.
+        An environment has all protections of the default one. Before its first use an environment
+        has all languages. An image without pytest lacks the folder `tools`, which a search path may
+        name.
         """
         default = self._sources.get(DEFAULT)
         if default is None:
@@ -138,27 +139,27 @@ class AviatoBackend:
         return dict(census)
 
     def environments(self) -> tuple[str, ...]:
-        """Return the environments that have a pool at the moment."""
+        """Return the environments with a pool at the moment."""
         return tuple(self._sources)
 
     def checks(self) -> tuple[MachineCheck, ...]:
         """Return the checks of the remote sandboxes; known after `open`."""
         return self._sources[DEFAULT].checks()
 
-    def when_asleep(self, tell: Callable[[int, int], None]) -> None:
+    def when_asleep(self, callback: Callable[[int, int], None]) -> None:
         """Do nothing: remote sandboxes use no core of this machine."""
 
-    def when_created(self, tell: Callable[[float], None]) -> None:
-        """Register `tell(seconds)`, called for each sandbox created and prepared."""
-        self._events.created = tell
+    def when_created(self, callback: Callable[[float], None]) -> None:
+        """Register `callback(seconds)`, called for each sandbox created and prepared."""
+        self._events.created = callback
 
-    def when_failed(self, tell: Callable[[str], None]) -> None:
-        """Register `tell(reason)`, called for each lost or unavailable sandbox or command."""
-        self._events.failed = tell
+    def when_failed(self, callback: Callable[[str], None]) -> None:
+        """Register `callback(reason)`, called for each lost or unavailable sandbox or command."""
+        self._events.failed = callback
 
-    def when_spent(self, tell: Spent) -> None:
-        """Register `tell(payer, seconds, dollars)`, called when sandboxes end; payer: tenant, job."""
-        self._events.spent = tell
+    def when_spent(self, callback: Spent) -> None:
+        """Register `callback(payer, seconds, dollars)`: called as sandboxes end."""
+        self._events.spent = callback
 
     # ------------------------------------------------------------ leases
 
@@ -181,7 +182,7 @@ class AviatoBackend:
     # ------------------------------------------------------------ environments
 
     async def _started(self, environment: str) -> ImageSandboxes:
-        """Start an environment, once for all who wait. Raises SandboxUnavailable."""
+        """Start an environment, once for all callers. Raises SandboxUnavailable."""
         if self._gateway is None or environment == DEFAULT:
             raise SandboxUnavailable("the service is stopping")
         failed_at, why = self._failed.get(environment, (0.0, ""))
@@ -221,14 +222,14 @@ class AviatoBackend:
         return source
 
     def _give_up_one(self) -> None:
-        """Have the pool that was idle for longest stop a ready sandbox."""
+        """Have the pool with the longest idle time stop a ready sandbox."""
         idlest = sorted(self._sources.values(), key=lambda source: source.last_used_at)
         any(source.give_up_one() for source in idlest)
 
     async def _sweep(self) -> None:
-        """End the pools, beside the default one, that nobody has used for long.
+        """End the pools, beside the default, after a long time without use.
 
-        Where callers wait for a place, ready sandboxes that came meanwhile are stopped for them.
+        Where callers wait for a place, ready sandboxes of the meantime are stopped for them.
         """
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
@@ -246,7 +247,7 @@ class AviatoBackend:
     # ------------------------------------------------------------ leftover sandboxes
 
     async def _end_all(self, *tags: str, but: str = "", gateway: Gateway | None = None) -> None:
-        """Stop all sandboxes with these tags, but those with `but`, until none is left.
+        """Stop all sandboxes with these tags and without the tags `but`, until all are gone.
 
         Raises the SDK's exceptions.
         """

@@ -1,12 +1,12 @@
 """Budget of sandboxes and of money per hour, of this process or of all replicas together.
 
 A sandbox counts from before its creation until after its end. With a store, the replicas share the
-budget: each writes what it has once a second. What the store granted stays usable for a while when
-the store is away, and not a sandbox more.
+budget: each writes its numbers once a second. A grant of the store stays usable for a while when
+the store is away, without further sandboxes.
 
-A run that has not written for `lease_seconds`, while this one could read all the time, is dead. Its
+A run is dead if it has not written for `lease_seconds`, while this run could read all the time. Its
 share returns only after its sandboxes were stopped, so the limits hold through the death of a replica.
-A run that has sandboxes and is not in the store is entered there by another, and counts like any.
+A run with sandboxes which the store lacks is entered by another run, and counts like any.
 
 Replicas may have different limits, as during an update: the smallest of all hold for each.
 """
@@ -43,7 +43,7 @@ class BudgetLimits:
 
 @dataclass(frozen=True, slots=True)
 class BudgetEntry:
-    """State of a run: sandboxes, their micro-dollars per hour, and callers that wait for one."""
+    """State of a run: sandboxes, their micro-dollars per hour, and waiting callers."""
 
     run: str
     sequence: int
@@ -55,10 +55,10 @@ class BudgetEntry:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`granted`: there is one sandbox more. `entries`: of all runs, after the write.
+    """`granted`: the number grows by a sandbox. `entries`: of all runs, after the write.
 
-    `group`: random name of all runs with this store. `swept`: False for a store that was empty, until
-    all that live are entered; it grants nothing before.
+    `group`: random name of all runs with this store. `swept`: False for a store found empty, until
+    all live runs are entered; grants begin then.
     """
 
     granted: bool
@@ -68,21 +68,21 @@ class Answer:
 
 
 class StoreDown(Exception):
-    """The store does not answer; a write may have happened or not."""
+    """The store is silent; a write may have happened."""
 
 
 class BudgetStore(Protocol):
     """Entries of all replicas."""
 
     async def write(self, entry: BudgetEntry, price: int | None, group: str) -> Answer:
-        """Write the entry of a run, with one sandbox more at `price` if that is within all limits.
+        """Write the entry of a run, with a further sandbox at `price` if within all limits.
 
-        `group`: the name of the group that this run knows, for a store that has lost its data.
+        `group`: this run's name of the group, for a store after a loss of data.
         Raises StoreDown.
         """
 
     async def enter(self, entries: Sequence[BudgetEntry]) -> None:
-        """Write entries of other runs, but of those that the store has; then it is swept.
+        """Write entries of other runs if the store lacks them; the store is swept then.
 
         Raises StoreDown.
         """
@@ -98,7 +98,7 @@ class Leftovers(Protocol):
     """Sandboxes of other runs."""
 
     async def runs_of(self, group: str) -> Mapping[str, tuple[int, int]]:
-        """Return sandboxes that live and their rate at most, by run. Raises exceptions of any kind."""
+        """Return live sandboxes and their rate at most, by run. Raises exceptions of any kind."""
 
     async def end_run(self, run: str) -> None:
         """Stop all sandboxes of a run. Raises exceptions of any kind."""
@@ -124,10 +124,10 @@ class Budget:
         self._clock = clock
         self._sequence = 0
         self._sandboxes = self._rate = self._waiting = 0
-        self._granted = (0, 0)  # what the store surely counts for this run
+        self._granted = (0, 0)  # counted by the store for this run, surely
         self._answered_at = 0.0
         self._others: dict[str, BudgetEntry] = {}
-        self._seen: dict[str, tuple[int, float]] = {}  # sequence, and since when it is the same
+        self._seen: dict[str, tuple[int, float]] = {}  # sequence, and the time of its last change
         self._swept = True
         self._sweep: asyncio.Task[None] | None = None
         self._sweeps_at = 0.0
@@ -139,7 +139,7 @@ class Budget:
     # ------------------------------------------------------------ lifecycle
 
     def open(self, leftovers: Leftovers) -> None:
-        """Begin to write, and to look for dead runs and for what they have left."""
+        """Begin to write, and to look for dead runs and their leftovers."""
         if self._store is not None:
             self._beats = asyncio.create_task(self._beat(leftovers))
 
@@ -166,7 +166,7 @@ class Budget:
 
     @property
     def free(self) -> int:
-        """Sandboxes that could be had without a wait; below 0 while callers wait."""
+        """Sandboxes available without a wait; below 0 while callers wait."""
         if self._waiting or self.owed:
             return -self._waiting
         used, rate = self._with_others(
@@ -178,7 +178,7 @@ class Budget:
 
     @property
     def owed(self) -> int:
-        """Sandboxes beyond an equal share that other runs wait for."""
+        """Sandboxes beyond an equal share for which other runs wait."""
         wanted = sum(each.waiting for each in self._others.values())
         if not wanted:
             return 0
@@ -202,7 +202,7 @@ class Budget:
             self._waiting -= 1
 
     def release(self, price: int) -> None:
-        """Return the share of a sandbox that was stopped."""
+        """Return the share of a stopped sandbox."""
         self._sandboxes -= 1
         self._rate -= price
         self._changed.set()
@@ -219,7 +219,7 @@ class Budget:
         return granted
 
     def _has_spare(self, sandboxes: int, rate: int) -> bool:
-        """True if the store counts a sandbox that was stopped, and this run surely counts as alive."""
+        """True if the store counts a stopped sandbox, and this run surely counts as alive."""
         lately = self._clock() - self._answered_at < self._lease_seconds / 2
         within = sandboxes <= self._granted[0] and rate <= self._granted[1]
         if self.down:
@@ -229,7 +229,7 @@ class Budget:
         return lately and within and fits and not wanted
 
     def _with_others(self, sandboxes: int, rate: int) -> tuple[int, int]:
-        """Return sandboxes and rate of this run, which are given, and of all others."""
+        """Return sandboxes and rate of this run, from the arguments, and of all other runs."""
         others = self._others.values()
         return (
             sandboxes + sum(each.sandboxes for each in others),
@@ -243,7 +243,7 @@ class Budget:
         assert self._store is not None
         async with self._writing:
             self._sequence += 1
-            if not self.down:  # else a write that may be lost would give up what is granted
+            if not self.down:  # else a lost write would give up granted sandboxes
                 self._granted = self._sandboxes, self._rate
             mine = BudgetEntry(
                 self._run, self._sequence, *self._granted, self._waiting, self._limits
@@ -269,7 +269,7 @@ class Budget:
     def _note(self, entries: Mapping[str, BudgetEntry]) -> None:
         now = self._clock()
         if now - self._answered_at > self._lease_seconds / 2:
-            self._seen.clear()  # others may have written meanwhile, or could not either
+            self._seen.clear()  # other runs may have written meanwhile, or could not write
         self._answered_at = now
         self._others = {run: each for run, each in entries.items() if run != self._run}
         least = _least([self._limits, *(each.limits for each in self._others.values())])
@@ -279,8 +279,8 @@ class Budget:
             )
         self._least = least
         self._seen = {
-            run: known
-            if (known := self._seen.get(run)) and known[0] == each.sequence
+            run: seen
+            if (seen := self._seen.get(run)) and seen[0] == each.sequence
             else (each.sequence, now)
             for run, each in self._others.items()
         }
@@ -305,20 +305,22 @@ class Budget:
             await asyncio.sleep(min(_BEAT_SECONDS, self._lease_seconds / 5))
 
     def _is_first(self, now: float) -> bool:
-        """True if this run looks for sandboxes on behalf of all runs that write."""
+        """True if this run looks for sandboxes on behalf of all live runs."""
         awake = [run for run, (_, since) in self._seen.items() if now - since < _SWEEP_SECONDS]
         return self._run <= min(awake, default=self._run)
 
     async def _enter_unclaimed(self, leftovers: Leftovers) -> None:
-        """Enter runs that have sandboxes and are not in the store, for example as it lost its data.
+        """Enter runs with sandboxes which the store lacks, for example after a loss of data.
 
-        They count from now on. Those that do not write themselves are dead like any other.
+        They count from now on. They are dead like any other if they do not write.
         """
         assert self._store is not None
         try:
             found = (await leftovers.runs_of(self.group)).items()
-            known = (self._run, *self._others)
-            unclaimed = [BudgetEntry(run, 0, *held, 0) for run, held in found if run not in known]
+            own_runs = (self._run, *self._others)
+            unclaimed = [
+                BudgetEntry(run, 0, *held, 0) for run, held in found if run not in own_runs
+            ]
             for each in unclaimed:
                 _log.warning("sandboxes of an unknown replica", extra={"run": each.run})
             if unclaimed or not self._swept:
@@ -327,7 +329,7 @@ class Budget:
             _log.warning("sandboxes cannot be listed", extra={"why": repr(error)})
 
     async def _end(self, run: str, sequence: int, leftovers: Leftovers) -> None:
-        """Stop what a dead run has left, and then return its share."""
+        """Stop the leftovers of a dead run, and then return its share."""
         assert self._store is not None
         try:
             _log.warning("a replica is gone; its sandboxes are stopped", extra={"run": run})

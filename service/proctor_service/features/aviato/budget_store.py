@@ -1,12 +1,12 @@
-"""Entries of all replicas in Redis: how many sandboxes each has, at what rate, and how many it wants.
+"""Entries of all replicas in Redis: each run's sandboxes, their rate, and its demand.
 
 A single hash holds an entry for each run of a service. A script changes an entry and checks the
-limits, so two replicas never take the last sandbox together. An entry has no time to live: it stays
-until another replica has stopped the sandboxes of a run that no longer writes.
+limits, so two replicas never take the last sandbox together. An entry has no time to live: the
+entry of a dead run stays until another replica has stopped its sandboxes.
 
-A sequence number orders the writes of a run: one that arrives late is passed over. Two more fields
-are `since`, the time at which the hash was new by the clock of Redis, and `group`, a random name. A
-third, `swept`, appears when all sandboxes that live are in the entries.
+A sequence number orders the writes of a run: a late write is passed over. Two more fields are
+`since`, the time at which the hash was new by the clock of Redis, and `group`, a random name. A
+third, `swept`, appears when all live sandboxes are in the entries.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from proctor_service.features.aviato.budget import Answer, BudgetEntry, BudgetLi
 from proctor_service.redis_client import RedisDown, answer_of, connect
 
 SETTLE_SECONDS = 3
-"""A Redis that lost its data grants nothing for this time, in which all replicas write theirs."""
+"""Time without grants of a Redis after a loss of data, in which all replicas write theirs."""
 KEY = b"proctor:aviato-budget"
 _SINCE, _GROUP, _SWEPT = b"since", b"group", b"swept"
 

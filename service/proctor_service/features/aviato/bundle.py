@@ -2,8 +2,8 @@
 
 `PROBE` runs in the first sandbox of a service, reports the content of the image (interpreter,
 paths, languages, the user of commands), and compiles the code for all later sandboxes. From the
-report comes the file for every sandbox, and the command for running a supervisor. No part of a
-submission is ever in a command.
+report comes the file for every sandbox, and the command for running a supervisor. Commands are free
+of a submission's parts.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Protections:
 class Image:
     """Content of the remote sandboxes. `root`: commands run as root.
 
-    `secrets`: variables that Aviato sets, for every program.
+    `secrets`: variables set by Aviato, for every program.
     """
 
     version: tuple[int, int, int]

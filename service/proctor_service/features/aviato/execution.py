@@ -34,15 +34,15 @@ _NAMES = {"o": "stdout", "e": "stderr"}
 class RemoteExecution(Lines):
     """Connection to a supervisor; create after the start of its command, and close after use."""
 
-    def __init__(self, process: cwsandbox.Process, tell: Callable[[str], None]) -> None:
+    def __init__(self, process: cwsandbox.Process, on_failure: Callable[[str], None]) -> None:
         super().__init__()
         self._process = process
-        self._tell = tell
+        self._on_failure = on_failure
         self._word = secrets.token_hex(16)
         self._limits: Limits | None = None
         self._hear: Hear | None = None
         self._rest = ""
-        self._kept: dict[str, list[bytes]] = {"o": [], "e": []}
+        self._output: dict[str, list[bytes]] = {"o": [], "e": []}
         self._reported = False
         self._flooded = False
         self._unsent: deque[tuple[memoryview, bool]] = deque()  # bool: raw data, not yet a frame
@@ -57,7 +57,7 @@ class RemoteExecution(Lines):
     async def hello(self, seconds: float) -> dict[str, Any]:
         """Return the supervisor's report of the isolation.
 
-        Raises SandboxUnavailable, in which case no program has run.
+        Raises SandboxUnavailable if the program has not run.
         """
         try:
             async with asyncio.timeout(seconds):
@@ -216,7 +216,7 @@ class RemoteExecution(Lines):
                 self._flooded = True
                 self.send(b"f\n")
         elif kind in _NAMES:
-            self._kept[kind].append(data)
+            self._output[kind].append(data)
             if self._hear is not None:
                 self._hear("stdout" if kind == "o" else "stderr", data)
         elif kind == "+" and not self._hello.done():
@@ -229,7 +229,7 @@ class RemoteExecution(Lines):
             if secrets.compare_digest(str(report.get("word")), self._word):
                 self._reported = self.open
                 self._goodbye = self._loop.create_task(self._hang_up())
-                self._set_result(_ended(report, self._kept))
+                self._set_result(_ended(report, self._output))
 
     def _set_result(self, ended: Ended) -> None:
         if self.open:
@@ -239,7 +239,7 @@ class RemoteExecution(Lines):
     def _fail(self, failure: Failure) -> None:
         if not self.open:
             return
-        self._tell(failure.message.partition(":")[0])
+        self._on_failure(failure.message.partition(":")[0])
         for future in (self._hello, self._ended):
             if not future.done():
                 future.set_exception(failure)

@@ -3,7 +3,7 @@
 The ambiguity: an exception of the SDK never reports a program's ending. The supervisor inside the
 sandbox detects and reports a program's own timeout, so `SandboxTimeoutError` always concerns the
 gateway. The exception also does not show if a program may have run; this depends on the stage of
-the call. So every exception is a failure, and none is an ending.
+the call. So every exception is a failure.
 
 The lookup uses the class names of an exception in method resolution order:
 `SandboxUnavailableError` is also a `SandboxNotRunningError`, and the order of the table's rows does

@@ -53,7 +53,7 @@ class SandboxEvents:
 
 
 class Users:
-    """Count of the users of something, and the time of its last use: what is in use is not idle."""
+    """Count of the users of something, and the time of its last use; busy while in use."""
 
     def __init__(self) -> None:
         self.users = 0
@@ -70,7 +70,7 @@ class Users:
             self.last_used_at = time.monotonic()
 
     def is_idle(self, seconds: float) -> bool:
-        """Return True if nobody has used it for this time."""
+        """Return True after this time without use."""
         return not self.users and time.monotonic() - self.last_used_at >= seconds
 
 
@@ -92,7 +92,7 @@ class ImageSandboxes(Users):
         )
         self._closing: set[asyncio.Task[None]] = set()
         self._uses = 0
-        self._kept = 0
+        self._stateful = 0
 
     @property
     def traits(self) -> Traits:
@@ -148,10 +148,10 @@ class ImageSandboxes(Users):
     def census(self) -> dict[str, int]:
         """Return the number of sandboxes by state; `ready` is the level of the pool."""
         census = self._pool.census()
-        return {**census, "kept": self._kept, "leased": census["leased"] - self._kept}
+        return {**census, "kept": self._stateful, "leased": census["leased"] - self._stateful}
 
     def give_up_one(self) -> bool:
-        """Stop a ready sandbox in the background; False if nobody can do without one."""
+        """Stop a ready sandbox in the background; False if all are needed."""
         return self._pool.give_up_one()
 
     def checks(self) -> tuple[MachineCheck, ...]:
@@ -197,12 +197,12 @@ class ImageSandboxes(Users):
                     plan.flood_bytes,
                     partial(self._again, remote, uid),
                 )
-                self._kept += 1
+                self._stateful += 1
                 watch = asyncio.create_task(self._watch(remote, sandbox))
                 try:
                     yield sandbox
                 finally:
-                    self._kept -= 1
+                    self._stateful -= 1
                     watch.cancel()
                     sandbox.kill()
 
@@ -243,7 +243,7 @@ class ImageSandboxes(Users):
     ) -> RemoteExecution:
         """Return a supervisor after its first answer; retries while the gateway is unavailable.
 
-        Retries are safe, since no program has run yet.
+        Retries are safe, since they precede the first program.
         """
         image, pause = self.image, _PAUSE_SECONDS
         deadline = time.monotonic() + min(_PATIENCE_SECONDS, self._plan.start_seconds)

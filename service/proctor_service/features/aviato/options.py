@@ -20,7 +20,7 @@ from proctor_service.features.aviato.plan import AviatoPlan, Order
 
 
 def credentials_of(plan: AviatoPlan) -> AuthHeaders:
-    """Return the credentials of every call; blocks. Raises StartError without those of W&B."""
+    """Return the credentials of every call; blocks. Raises StartError if W&B's are missing."""
     if not plan.wandb:
         key = plan.api_key.get_secret_value()
         return AuthHeaders({"Authorization": f"Bearer {key}"}, "api_key")
@@ -34,7 +34,7 @@ def credentials_of(plan: AviatoPlan) -> AuthHeaders:
 
 
 def arguments_of(order: Order) -> dict[str, Any]:
-    """Return the arguments of `cwsandbox.Sandbox` that say what the sandbox is, but its tags."""
+    """Return the arguments of `cwsandbox.Sandbox` but the tags."""
     options, shape = order.options, order.shape
     size = {"cpu": order.cpu, "memory": f"{shape.memory_mb}Mi"}
     gpu = None

@@ -27,7 +27,7 @@ _OVERHEAD_MB = 192  # for supervisor, interpreter, and kernel memory besides the
 _STEP_MB = 256  # sizes are rounded up to multiples, so few sizes occur
 _MARGIN_SECONDS = 30.0
 _STARVED = 2.0  # run-queue wait is excluded from limits, so a program may take longer
-_TAG = re.compile(r"[^\w.:=/-]")
+_TAG = re.compile(r"[^\w.:=/-]")  # the blank in "run 7"
 _TAG_CHARACTERS = 100
 _OWN = "proctor"
 _RUN = f"{_OWN}-run-"
@@ -35,12 +35,12 @@ _MICRO = 1_000_000
 _PYTHON = "python3"
 _CPU = "1"
 _CREATIONS = 16  # at once: so a pool fills in a few starts, and a small quota of requests suffices
-START_SECONDS = 60.0  # a sandbox that is not to be had by then is given up
-_MAX_AGE_SECONDS = 1800.0  # a sandbox that nobody has used by then is replaced
-_KEPT_SECONDS = 86_400.0  # longest life of a stateful sandbox, however often it is used
-LEASE_SECONDS = 30.0  # others stop the sandboxes of a replica that is silent in Redis for so long
-_OTHERS = "*"  # the price of environments that have none of their own
-_WARM = 2  # sandboxes that wait in an environment beside the default one
+START_SECONDS = 60.0  # a sandbox not ready by then is given up
+_MAX_AGE_SECONDS = 1800.0  # a sandbox unused until then is replaced
+_KEPT_SECONDS = 86_400.0  # longest life of a stateful sandbox, however busy
+LEASE_SECONDS = 30.0  # other replicas stop the sandboxes of a replica silent in Redis for so long
+_OTHERS = "*"  # the price of environments without their own
+_WARM = 2  # ready sandboxes of an environment beside the default
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class BudgetPlan:
-    """Budget of all replicas with this Redis, or of this process without one."""
+    """Budget of all replicas with this Redis, or of this process without Redis."""
 
     limits: BudgetLimits
     lease_seconds: float
@@ -77,8 +77,8 @@ class AviatoPlan:
     """Parameters of the Aviato backend.
 
     `variables`: of every program, beside the sandbox's own. `environments`: the plan of each
-    environment but the default one; a pool of theirs that is idle for `idle_seconds` ends.
-    `price`: micro-dollars per hour of a sandbox. `wandb`: the credentials are those of W&B.
+    environment but the default; a pool of theirs ends after `idle_seconds` without use. `price`:
+    micro-dollars per hour of a sandbox. `wandb`: the credentials are W&B's.
     """
 
     base_url: str
@@ -123,7 +123,7 @@ class AviatoPlan:
 
     @property
     def own_tags(self) -> tuple[str, str]:
-        """Two tags that together only this process has, and the judge process before it."""
+        """Two tags, together unique to this process and the judge process before."""
         return self.start_tag, f"{_OWN}-worker-{self.worker}"
 
     @property
@@ -143,7 +143,7 @@ class AviatoPlan:
 
     @staticmethod
     def group_tag_of(group: str) -> str:
-        """Tag on every sandbox of all replicas that share a budget."""
+        """Tag on every sandbox of all replicas with the same budget."""
         return f"{_OWN}-replicas-{group}"
 
     @property
@@ -171,7 +171,7 @@ class AviatoPlan:
         return Order(self.image, shape, tags, lifetime_seconds, self.cpu, self.options)
 
     def call_seconds(self, seconds: float) -> float:
-        """Return the timeout of an SDK call, much longer than the time that is enforced inside."""
+        """Return the timeout of an SDK call, much longer than the time enforced inside."""
         return seconds * _STARVED + _MARGIN_SECONDS
 
     def _tags(self, more: Sequence[str] = ()) -> tuple[str, ...]:
@@ -259,7 +259,7 @@ def _price(settings: Settings, environment: str) -> int:
 
 
 def _budget(settings: Settings, environments: Environments) -> BudgetPlan | None:
-    """Return the budget, if there is one.
+    """Return the budget, if any.
 
     Raises StartError if an evaluation alone exceeds it, and for a budget of money without a price.
     """

@@ -1,8 +1,8 @@
 """Warm pool: waiting, prepared sandboxes, made ahead of need and limited in age.
 
 A caller gets the sandbox with the longest wait. The pool refills in the background, with as many
-concurrent creations as the plan allows. If no sandbox becomes ready in time, or a retry cannot
-help, the caller gets the failure. A program which may have run is never retried.
+concurrent creations as the plan allows. Without a ready sandbox in time, or if a retry cannot help,
+the caller gets the failure. A program which may have run is never retried.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Make = Callable[[Order], Awaitable[Remote]]
 class RemotePool:
     """Sandboxes of one image by state: `starting`, `ready`, `leased`, `stopping`.
 
-    `quota`: limits that this pool has together with others; by default its own.
+    `quota`: limits of this pool together with others; by default its own.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class RemotePool:
             raise
 
     def give_up_one(self) -> bool:
-        """Stop a ready sandbox in the background; False if nobody can do without one."""
+        """Stop a ready sandbox in the background; False if all are needed."""
         if not self._ready or self._waiters:
             return False
         self._bury(self._ready.popleft())
@@ -188,7 +188,7 @@ class RemotePool:
     def _fill(self) -> None:
         """Start creating the missing sandboxes, within the limit on concurrent creations.
 
-        A sandbox for which nobody waits takes no place that another pool may need.
+        A sandbox without a waiting caller leaves its place to another pool in need.
         """
         if self._closing:
             return
@@ -209,7 +209,7 @@ class RemotePool:
                 await asyncio.sleep(self._pause)
             others = len(self._ready) + len(self._making) - 1
             if self._quota.free <= 0 and others >= len(self._waiters):
-                self._making.discard(task)  # nobody waits for this one
+                self._making.discard(task)  # without a waiting caller
                 return
             remote = await self.make(self._plan.warm_order(self._shape))
         except Failure as failure:
@@ -256,7 +256,7 @@ class RemotePool:
             self._fill()
 
     def _charge(self, remote: Remote) -> None:
-        """Count the time since the last call for those who had the sandbox, or for nobody."""
+        """Count the time since the last call for the sandbox's users, if any."""
         now = time.monotonic()
         seconds, self._paid_until[remote] = now - self._paid_until[remote], now
         payer = self._payers.pop(remote, ("", ""))

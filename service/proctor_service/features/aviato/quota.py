@@ -1,4 +1,4 @@
-"""Number of sandboxes that all pools of a backend may have together, and create at once."""
+"""Number of sandboxes of all pools of a backend together, and of those created at once."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from proctor_service.features.aviato.budget import Budget
 class Quota:
     """Limits shared by the pools. `most`: sandboxes at all; `creations`: created at once.
 
-    `give_up_one`: has a pool that needs it least stop a ready sandbox, if there is one. `budget`:
-    limits that this backend may share with other replicas.
+    `give_up_one`: has the pool with the least need stop a ready sandbox, if any. `budget`:
+    limits of this backend, perhaps shared with other replicas.
     """
 
     def __init__(
@@ -32,12 +32,12 @@ class Quota:
 
     @property
     def free(self) -> int:
-        """Number of sandboxes that may still be created; below 0 while callers wait for a place."""
+        """Number of sandboxes still allowed; below 0 while callers wait for a place."""
         return self._free if self._budget is None else min(self._free, self._budget.free)
 
     @property
     def owed(self) -> int:
-        """Number of sandboxes that other replicas wait for, beyond an equal share."""
+        """Number of sandboxes for which other replicas wait, beyond an equal share."""
         return 0 if self._budget is None else self._budget.owed
 
     @property
@@ -46,9 +46,9 @@ class Quota:
         return self._budget is not None and self._budget.down
 
     async def acquire(self, seconds: float, price: int = 0) -> None:
-        """Wait for the place of another sandbox; a ready sandbox elsewhere is stopped for it.
+        """Wait for the place of another sandbox; a ready sandbox elsewhere is stopped in exchange.
 
-        `price`: micro-dollars per hour. Raises SandboxUnavailable if there is no place in time, and
+        `price`: micro-dollars per hour. Raises SandboxUnavailable without a place in time, and
         BudgetExceeded if the budget is used up.
         """
         self._free -= 1
@@ -81,7 +81,7 @@ class Quota:
         return BudgetExceeded("budget: the sandboxes or the money per hour are used up")
 
     def release(self, price: int = 0) -> None:
-        """Return the place of a sandbox that was stopped."""
+        """Return the place of a stopped sandbox."""
         self._free += 1
         self._places.release()
         if self._budget is not None:

@@ -26,7 +26,7 @@ _MOST_ENVIRONMENT_BYTES = 1 << 16
 
 T = TypeVar("T")
 Open = Callable[[float], AbstractAsyncContextManager[RemoteExecution]]
-"""Start a supervisor for a command that has this time. Raises SandboxUnavailable."""
+"""Start a supervisor for a command with this time. Raises SandboxUnavailable."""
 
 
 class AviatoStatefulSandbox(FileOperations):

@@ -207,23 +207,23 @@ Programs: TypeAlias = Batch[BatchHead, Program]
 
 
 async def _later(
-    shows_output: bool, request: Request, asked: Program | Programs, error: Failure | Refusal
+    shows_output: bool, request: Request, payload: Program | Programs, error: Failure | Refusal
 ) -> Response:
     """Return the answer after which the client asks again: a 503, or `queue_timeout` for all."""
-    if isinstance(asked, Program) or len(asked) == 1:
-        return await try_later(request, asked, error)
-    nothing = (_result(each, QUEUE_TIMEOUT, shows_output) for each in asked)
-    return _batch_answer(asked.head.sub_id, map(encode, nothing))
+    if isinstance(payload, Program) or len(payload) == 1:
+        return await try_later(request, payload, error)
+    nothing = (_result(each, QUEUE_TIMEOUT, shows_output) for each in payload)
+    return _batch_answer(payload.head.sub_id, map(encode, nothing))
 
 
 async def _run(
-    handler: CompatHandler, shows_output: bool, asked: Program, context: RequestContext
+    handler: CompatHandler, shows_output: bool, payload: Program, context: RequestContext
 ) -> Result:
     """Run a program, and compare its output if the request has the expected one."""
-    case = wire.StdioCase(stdin=asked.input, stdout=asked.expected_output or "")
+    case = wire.StdioCase(stdin=payload.input, stdout=payload.expected_output or "")
     submission = wire.Submission(
-        completion=asked.solution,
-        language=handler.language(asked.type),
+        completion=payload.solution,
+        language=handler.language(payload.type),
         grader=wire.StdioGrader(kind="stdio", cases=[case], compare="trimmed"),
     )
     bounds = limits(handler.machine.settings, LIMIT_SECONDS, memory_mb=MEMORY_MB)
@@ -232,18 +232,18 @@ async def _run(
     )
     [judged] = await handler.judge(request, context)
     assert isinstance(judged, Judged), "an expected output is no code"
-    return _result(asked, "", shows_output, judged.judgement)
+    return _result(payload, "", shows_output, judged.judgement)
 
 
 async def _run_batch(
-    handler: CompatHandler, shows_output: bool, asked: Programs, context: RequestContext
+    handler: CompatHandler, shows_output: bool, payload: Programs, context: RequestContext
 ) -> Response:
     """Run the programs of a batch, a window of them at a time.
 
     The first failure of the service ends the batch: its client asks for all of them again.
     """
-    left = enumerate(asked)
-    results: list[bytes] = [b""] * len(asked)
+    left = enumerate(payload)
+    results: list[bytes] = [b""] * len(payload)
 
     async def take() -> None:
         for index, program in left:
@@ -251,19 +251,19 @@ async def _run_batch(
 
     try:
         async with asyncio.TaskGroup() as group:
-            for _ in range(min(len(asked), ITEMS_AT_ONCE)):
+            for _ in range(min(len(payload), ITEMS_AT_ONCE)):
                 group.create_task(take())
     except ExceptionGroup as failures:
         raise failures.exceptions[0] from None
-    return _batch_answer(asked.head.sub_id, iter(results))
+    return _batch_answer(payload.head.sub_id, iter(results))
 
 
 def _result(
-    asked: Program, reason: str, shows_output: bool, judgement: Judgement | None = None
+    payload: Program, reason: str, shows_output: bool, judgement: Judgement | None = None
 ) -> Result:
     """Return code-judge's result. Without a judgement the program has not run."""
     result: Result = {
-        "sub_id": asked.sub_id or str(uuid4()),
+        "sub_id": payload.sub_id or str(uuid4()),
         "success": False,
         "run_success": False,
         "cost": 0.0,
@@ -274,7 +274,9 @@ def _result(
         seconds = usage.cpu_seconds - usage.compile_seconds + usage.idle_seconds
         ran = judgement.verdict in ("passed", "failed")  # `failed`: another output than expected
         result["run_success"] = ran
-        result["success"] = ran and (asked.expected_output is None or judgement.verdict == "passed")
+        result["success"] = ran and (
+            payload.expected_output is None or judgement.verdict == "passed"
+        )
         result["cost"] = round(min(usage.wall_seconds, seconds), 6)
         reason = WORKER_TIMEOUT if judgement.verdict == "timeout" else ""
         out = judgement.stdout[:MOST_SHOWN_CHARACTERS]
@@ -334,10 +336,10 @@ def code_judge_routes(handler: CompatHandler) -> APIRouter:
 def _add_routes(routes: APIRouter, handler: CompatHandler, path: str, shows_output: bool) -> None:
     later: Callable[..., Any] = partial(_later, shows_output)
     one: ClientProfile[Program] = ClientProfile(
-        JOB, lambda asked: WAIT_SECONDS, later, INSIST_SECONDS
+        JOB, lambda payload: WAIT_SECONDS, later, INSIST_SECONDS
     )
     many: ClientProfile[Programs] = ClientProfile(
-        JOB, lambda asked: WAIT_SECONDS, later, INSIST_SECONDS, PATIENCE_SECONDS
+        JOB, lambda payload: WAIT_SECONDS, later, INSIST_SECONDS, PATIENCE_SECONDS
     )
     parse = partial(parse_batch, SUBMISSIONS, BatchHead, Program)
     result = RAN if shows_output else JUDGED

@@ -219,19 +219,19 @@ class CompatHandler:
         clock = self._queue.clock
         begun, hold_seconds = clock(), _hold_seconds(request)
         body = await read_body(request, bodies * self.machine.settings.max_body_mb)
-        asked = await parse(body)
+        payload = await parse(body)
         tenant: str = request.state.tenant
         environment = self._environment(request)
         name = await name_any_request(tenant, f"{request.url.path} {environment}", body)
         if hold_seconds is None:
-            hold_seconds = min(profile.wait_seconds(asked), LONGEST_HOLD_SECONDS)
+            hold_seconds = min(profile.wait_seconds(payload), LONGEST_HOLD_SECONDS)
         deadline = begun + max(profile.patience_seconds, hold_seconds)
         job = request.query_params.get("job", profile.job)[:200]
         asker = Asker(tenant, job or profile.job, deadline)
         context = RequestContext(asker, profile.insist_seconds, begun + hold_seconds, environment)
         work = self._pending.pop(name)
         if work is None:
-            call = _refused if self._queue.draining else partial(do, asked, context)
+            call = _refused if self._queue.draining else partial(do, payload, context)
             work = task_of(call, self.running, len(body), KEPT_SECONDS)
         del body
         try:
@@ -240,7 +240,7 @@ class CompatHandler:
                 done = await while_connected(waiting, request.receive)
             if not done:
                 self._pending.put(name, work, ENTRY_BYTES)
-                return await profile.come_back(request, asked, Overloaded("it is not done yet"))
+                return await profile.come_back(request, payload, Overloaded("it is not done yet"))
             value = value_of(work)
             if isinstance(value, Response):
                 return value
@@ -251,15 +251,15 @@ class CompatHandler:
         except (Failure, Refusal) as error:
             if not error.retryable:
                 raise
-            return await profile.come_back(request, asked, error)
+            return await profile.come_back(request, payload, error)
         except Exception:
             log.exception("a compatible request failed", extra={"path": request.url.path})
             failed = JudgeFailed("the service failed; its log says how")
-            return await profile.come_back(request, asked, failed)
+            return await profile.come_back(request, payload, failed)
 
     async def judge(
         self,
-        asked: wire.RewardRequest,
+        rewards: wire.RewardRequest,
         context: RequestContext,
         is_last: Callable[[Judged | InvalidTask], bool] | None = None,
     ) -> list[Judged | InvalidTask]:
@@ -269,8 +269,8 @@ class CompatHandler:
         Failure, and InvalidRequest.
         """
         asker = context.asker
-        asked = asked.model_copy(update={"job": asker.job, "environment": context.environment})
-        translation = Translation(self.machine, asked, asker.tenant, asker.deadline)
+        rewards = rewards.model_copy(update={"job": asker.job, "environment": context.environment})
+        translation = Translation(self.machine, rewards, asker.tenant, asker.deadline)
         entries = await translation.items()
         return await all_of((self._judge_one(entry.item, context) for entry in entries), is_last)
 
@@ -281,12 +281,12 @@ class CompatHandler:
 
     def _environment(self, request: Request) -> str:
         """Return the environment of the query, or else of the route. Raises InvalidRequest."""
-        asked = request.query_params.get("environment")
-        if asked is None:
+        name = request.query_params.get("environment")
+        if name is None:
             paths = self.machine.settings.compat_environments
             fitting = [path for path in paths if request.url.path.startswith(path)]
-            asked = paths[max(fitting, key=len)] if fitting else None
-        return self.machine.environment(asked, "environment")
+            name = paths[max(fitting, key=len)] if fitting else None
+        return self.machine.environment(name, "environment")
 
     def language(self, name: str) -> str:
         """Return the name of an installed language for a name or an alias. Raises InvalidRequest."""

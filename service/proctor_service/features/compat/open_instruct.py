@@ -164,12 +164,12 @@ _ASSERTS = TypeAdapter(Annotated[list[str], Field(fail_fast=True)])
 _STDIO = TypeAdapter(Annotated[list[StdioTest], Field(fail_fast=True)])
 
 
-def wait_seconds(asked: TestProgram) -> float:
+def wait_seconds(payload: TestProgram) -> float:
     """Return the client's wait in seconds, minus a margin."""
-    return max(30.0, min(300.0, 10 * asked.max_execution_time)) - SPARE_SECONDS
+    return max(30.0, min(300.0, 10 * payload.max_execution_time)) - SPARE_SECONDS
 
 
-async def come_again(request: Request, asked: Any, error: Failure | Refusal) -> Response:
+async def come_again(request: Request, payload: Any, error: Failure | Refusal) -> Response:
     """Return a redirect to the same address; its relative Location contains no token."""
     if not isinstance(error, Overloaded):
         await asyncio.sleep(BETWEEN_TRIES_SECONDS)
@@ -184,17 +184,17 @@ MANNER: ClientProfile[TestProgram] = ClientProfile(
 
 
 async def _asserts(
-    handler: CompatHandler, asked: TestProgram, context: RequestContext
+    handler: CompatHandler, payload: TestProgram, context: RequestContext
 ) -> dict[str, Any]:
-    found = await asyncio.to_thread(_checked, _ASSERTS, asked.tests)
+    found = await asyncio.to_thread(_checked, _ASSERTS, payload.tests)
     graders = [wire.AssertsGrader(kind="asserts", tests=[test]) for test in found]
-    return await _judged(handler, asked, graders, None, context)
+    return await _judged(handler, payload, graders, None, context)
 
 
 async def _stdio(
-    handler: CompatHandler, asked: TestProgram, context: RequestContext
+    handler: CompatHandler, payload: TestProgram, context: RequestContext
 ) -> dict[str, Any]:
-    found = await asyncio.to_thread(_checked, _STDIO, asked.tests)
+    found = await asyncio.to_thread(_checked, _STDIO, payload.tests)
     graders = [
         wire.StdioGrader(
             kind="stdio",
@@ -204,12 +204,12 @@ async def _stdio(
         )
         for test in found
     ]
-    return await _judged(handler, asked, graders, PRELUDES["livecodebench"], context)
+    return await _judged(handler, payload, graders, PRELUDES["livecodebench"], context)
 
 
 async def _judged(
     handler: CompatHandler,
-    asked: TestProgram,
+    payload: TestProgram,
     graders: Sequence[wire.Grader],
     prelude: str | None,
     context: RequestContext,
@@ -218,10 +218,10 @@ async def _judged(
         return {"results": [], "runtimes": []}
     request = wire.RewardRequest(
         submissions=[
-            wire.Submission(completion=asked.program, grader=grader) for grader in graders
+            wire.Submission(completion=payload.program, grader=grader) for grader in graders
         ],
         prelude=prelude,
-        limits=limits(handler.machine.settings, asked.max_execution_time),
+        limits=limits(handler.machine.settings, payload.max_execution_time),
         extract="none",
     )
     seconds = [_passed_in(each) for each in await handler.judge(request, context)]

@@ -72,36 +72,38 @@ class ExecuteBatch(Form):
     request_timeout: float = Field(0.0, ge=0)
 
 
-def wait_seconds(asked: ExecuteBatch) -> float:
+def wait_seconds(payload: ExecuteBatch) -> float:
     """Return the client's wait in seconds, minus a margin.
 
     Only Morph's client sends a `request_timeout` above the `timeout` of the scripts.
     """
-    if asked.request_timeout > asked.timeout:
-        return max(asked.request_timeout - SPARE_SECONDS, asked.request_timeout / 2)
+    if payload.request_timeout > payload.timeout:
+        return max(payload.request_timeout - SPARE_SECONDS, payload.request_timeout / 2)
     return WAIT_SECONDS
 
 
-async def all_null(request: Request, asked: ExecuteBatch, error: Failure | Refusal) -> Response:
+async def all_null(request: Request, payload: ExecuteBatch, error: Failure | Refusal) -> Response:
     """Return an answer without a reward for any script."""
     nothing = _nothing(f"{error.reason}: {error.message}")
-    return JSONResponse([nothing] * len(asked.scripts))
+    return JSONResponse([nothing] * len(payload.scripts))
 
 
 MANNER: ClientProfile[ExecuteBatch] = ClientProfile(JOB, wait_seconds, all_null)
 
 
 async def _execute_batch(
-    handler: CompatHandler, kernel: Kernel, asked: ExecuteBatch, context: RequestContext
+    handler: CompatHandler, kernel: Kernel, payload: ExecuteBatch, context: RequestContext
 ) -> list[dict[str, Any]]:
-    languages = asked.languages or [asked.language] * len(asked.scripts)
-    if len(languages) != len(asked.scripts):
-        raise InvalidRequest(f"languages: {len(languages)} for {len(asked.scripts)} scripts")
+    languages = payload.languages or [payload.language] * len(payload.scripts)
+    if len(languages) != len(payload.scripts):
+        raise InvalidRequest(f"languages: {len(languages)} for {len(payload.scripts)} scripts")
     left_seconds = context.answer_by - asyncio.get_running_loop().time()
     until = context.answer_by - min(LAST_SECONDS, LAST_PART * left_seconds)
     return await all_of(
-        _execute_until(until, handler, kernel, script, language or "python", asked.timeout, context)
-        for script, language in zip(asked.scripts, languages, strict=True)
+        _execute_until(
+            until, handler, kernel, script, language or "python", payload.timeout, context
+        )
+        for script, language in zip(payload.scripts, languages, strict=True)
     )
 
 

@@ -43,18 +43,18 @@ class GetReward(Form):
     labels: list[Any] = Field(max_length=MOST_QUERIES)
 
 
-MANNER: ClientProfile[GetReward] = ClientProfile(JOB, lambda asked: WAIT_SECONDS, try_later)
+MANNER: ClientProfile[GetReward] = ClientProfile(JOB, lambda payload: WAIT_SECONDS, try_later)
 
 
 async def _get_reward(
-    handler: CompatHandler, asked: GetReward, context: RequestContext
+    handler: CompatHandler, payload: GetReward, context: RequestContext
 ) -> dict[str, Any]:
-    count = len(asked.query)
-    if len(asked.prompts) != count or len(asked.labels) != count:
+    count = len(payload.query)
+    if len(payload.prompts) != count or len(payload.labels) != count:
         raise InvalidRequest("query, prompts, labels: they must have the same length")
     submissions, pacer = [], Pacer()
     for index in range(count):
-        submissions.append(_submission(asked, index))
+        submissions.append(_submission(payload, index))
         await pacer.pause()
     rewards = []
     judged = await handler.judge(wire.RewardRequest(submissions=submissions), context)
@@ -65,13 +65,13 @@ async def _get_reward(
     return {"rewards": rewards, "scores": rewards, "extra_logs": {"pass_rate": rewards}}
 
 
-def _submission(asked: GetReward, index: int) -> wire.Submission:
+def _submission(payload: GetReward, index: int) -> wire.Submission:
     try:
-        response = response_of(asked.query[index], asked.prompts[index])
+        response = response_of(payload.query[index], payload.prompts[index])
     except ValueError as error:
         raise InvalidRequest(f"query.{index}: {error}") from None
     try:
-        return submission_of_label(asked.labels[index], response, asked.prompts[index])
+        return submission_of_label(payload.labels[index], response, payload.prompts[index])
     except InvalidRequest as error:
         raise InvalidRequest(f"labels.{index}: {error.message}") from None
 

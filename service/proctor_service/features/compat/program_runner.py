@@ -83,13 +83,13 @@ class Runner:
         queue: FairQueue,
         languages: Mapping[str, Language],
         named: Callable[[Language, str], Language],
-        tell: Tell,
+        record: Tell,
     ) -> None:
         self._backend = backend
         self._queue = queue
         self._languages = languages
         self._named = named
-        self._tell = tell
+        self._record = record
 
     async def run(self, program: Program, asker: Asker) -> Ran:
         """Return the result of the program, in an installed language.
@@ -144,7 +144,7 @@ class Runner:
             if ended.ending == "killed":
                 raise SandboxLost("the sandbox was ended under a running program") from None
         finally:
-            self._tell(_outcome(ended), clock() - begun)
+            self._record(_outcome(ended), clock() - begun)
         if ended.doubt:  # only the caller can tell whether the program has failed
             raise SandboxLost(ended.doubt)
         return ended

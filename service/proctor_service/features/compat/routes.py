@@ -57,9 +57,9 @@ def compat_routes(handler: CompatHandler) -> APIRouter:
         found = service(handler)
         paths += [route.path for route in found.routes if isinstance(route, Route)]
         routes.include_router(found)
-    for asked in handler.machine.settings.compat_environments:
-        if not any(path.startswith(asked) for path in paths):
+    for prefix in handler.machine.settings.compat_environments:
+        if not any(path.startswith(prefix) for path in paths):
             raise StartError(
-                f"PROCTOR_COMPAT_ENVIRONMENTS {asked}: no path begins so, as {paths[0]} does"
+                f"PROCTOR_COMPAT_ENVIRONMENTS {prefix}: no path begins so, as {paths[0]} does"
             )
     return routes

@@ -102,17 +102,17 @@ class RunJupyter(Form):
     fetch_files: list[str] = Field([], max_length=MOST_FILES)
 
 
-async def try_again(request: Request, asked: Any, error: Failure | Refusal) -> Response:
+async def try_again(request: Request, payload: Any, error: Failure | Refusal) -> Response:
     """Return a 504, the only status that verl retries."""
     message = f"{error.reason}: {error.message}"
     return problem(504, error.reason, message, retryable=True, more={"detail": message})
 
 
 RUN_CODE: ClientProfile[RunCode] = ClientProfile(
-    JOB, lambda asked: asked.compile_timeout + asked.run_timeout + SPARE_SECONDS, try_again
+    JOB, lambda payload: payload.compile_timeout + payload.run_timeout + SPARE_SECONDS, try_again
 )
 RUN_JUPYTER: ClientProfile[RunJupyter] = ClientProfile(
-    JOB, lambda asked: asked.total_timeout + SPARE_SECONDS, try_again
+    JOB, lambda payload: payload.total_timeout + SPARE_SECONDS, try_again
 )
 
 
@@ -150,28 +150,28 @@ def command_result(
 
 
 async def _run_code(
-    handler: CompatHandler, asked: RunCode, context: RequestContext
+    handler: CompatHandler, payload: RunCode, context: RequestContext
 ) -> dict[str, Any]:
     settings = handler.machine.settings
-    by_pytest = asked.language == PYTEST
+    by_pytest = payload.language == PYTEST
     try:
-        language = handler.language("python" if by_pytest else asked.language)
+        language = handler.language("python" if by_pytest else payload.language)
     except InvalidRequest as refused:
         return answer("SandboxError", refused.message)
-    memory_mb = _memory_mb(asked.memory_limit_MB)
-    wanted = limits(settings, asked.run_timeout, memory_mb=memory_mb, output_kb=OUTPUT_KB)
-    files = _decoded(asked.files)
+    memory_mb = _memory_mb(payload.memory_limit_MB)
+    wanted = limits(settings, payload.run_timeout, memory_mb=memory_mb, output_kb=OUTPUT_KB)
+    files = _decoded(payload.files)
     if by_pytest:
-        files[TEST_FILE] = asked.code.encode("utf-8", "surrogatepass")
+        files[TEST_FILE] = payload.code.encode("utf-8", "surrogatepass")
     program = Program(
-        source=PYTEST_RUNNER if by_pytest else asked.code,
+        source=PYTEST_RUNNER if by_pytest else payload.code,
         language=language,
         limits=handler.machine.limits(wanted, "limits"),
-        compile_seconds=min(asked.compile_timeout, settings.max_wall_seconds),
-        run_seconds=min(asked.run_timeout, settings.max_wall_seconds),
-        stdin=asked.stdin.encode("utf-8", "surrogatepass"),
+        compile_seconds=min(payload.compile_timeout, settings.max_wall_seconds),
+        run_seconds=min(payload.run_timeout, settings.max_wall_seconds),
+        stdin=payload.stdin.encode("utf-8", "surrogatepass"),
         files=files,
-        fetch=tuple(asked.fetch_files),
+        fetch=tuple(payload.fetch_files),
         fetch_bytes=MAX_FILE_BYTES,
     )
     came = await handler.run(program, context)
@@ -180,7 +180,7 @@ async def _run_code(
         return answer("SandboxError", "the sandbox has no pytest", sandbox_id=came.sandbox_id)
     if came.ran is None and last is not None and last.exit_code == NOT_HERE:
         return answer(
-            "SandboxError", f"the sandbox has no {asked.language}", sandbox_id=came.sandbox_id
+            "SandboxError", f"the sandbox has no {payload.language}", sandbox_id=came.sandbox_id
         )
     good = last is not None and last.ending == "exited" and last.exit_code == 0
     return answer(
@@ -194,26 +194,26 @@ async def _run_code(
 
 
 async def _run_jupyter(
-    handler: CompatHandler, kernel: Kernel, asked: RunJupyter, context: RequestContext
+    handler: CompatHandler, kernel: Kernel, payload: RunJupyter, context: RequestContext
 ) -> dict[str, Any]:
-    if asked.kernel != "python3":
-        message = f"kernel: no {asked.kernel[:100]!r} here, only: python3"
+    if payload.kernel != "python3":
+        message = f"kernel: no {payload.kernel[:100]!r} here, only: python3"
         return _notebook("SandboxError", message, None, [], None, {})
     program = kernel.program(
         handler.machine,
-        asked.cells,
-        asked.total_timeout,
-        cell_seconds=asked.cell_timeout,
-        memory_mb=_memory_mb(asked.memory_limit_MB),
-        files=_decoded(asked.files),
-        fetch=asked.fetch_files,
+        payload.cells,
+        payload.total_timeout,
+        cell_seconds=payload.cell_timeout,
+        memory_mb=_memory_mb(payload.memory_limit_MB),
+        files=_decoded(payload.files),
+        fetch=payload.fetch_files,
     )
     came = await handler.run(program, context)
-    cells = reported(came, len(asked.cells))
+    cells = reported(came, len(payload.cells))
     driver = _result(came.ran)
     if driver is not None:
         driver["stdout"] = ""  # the cells already contain these reports
-    good = driver is not None and driver["return_code"] == 0 and len(cells) == len(asked.cells)
+    good = driver is not None and driver["return_code"] == 0 and len(cells) == len(payload.cells)
     message = "" if came.ran is None else MESSAGES.get(came.ran.ending, "")
     return _notebook(
         "Success" if good else "Failed", message, driver, cells, came.sandbox_id, came.files
@@ -259,8 +259,8 @@ def _return_code(ended: Ended) -> int | None:
     return ended.exit_code if ended.ending == "exited" else ended.exit_code or KILLED
 
 
-def _memory_mb(asked: int) -> int | None:
-    return asked if asked > 0 else None
+def _memory_mb(megabytes: int) -> int | None:
+    return megabytes if megabytes > 0 else None
 
 
 def _decoded(files: Mapping[str, str | None]) -> dict[str, bytes]:
@@ -390,15 +390,17 @@ def _check_dataset(kind: Any, name: Any) -> None:
     )
 
 
-SUBMIT: ClientProfile[Submit] = ClientProfile(JOB, lambda asked: WAIT_SECONDS, try_again)
+SUBMIT: ClientProfile[Submit] = ClientProfile(JOB, lambda payload: WAIT_SECONDS, try_again)
 
 
-async def _submit(handler: CompatHandler, asked: Submit, context: RequestContext) -> dict[str, Any]:
-    config = asked.config
+async def _submit(
+    handler: CompatHandler, payload: Submit, context: RequestContext
+) -> dict[str, Any]:
+    config = payload.config
     if config.custom_extract_logic is not None:
         raise InvalidRequest("config.custom_extract_logic: code of a request never runs in here")
     language = handler.language(config.language)
-    code = await read_program(asked.completion, "auto", handler.machine.texts(language)) or ""
+    code = await read_program(payload.completion, "auto", handler.machine.texts(language)) or ""
     cases = config.provided_data.test
     tests = []
     if code:
@@ -409,13 +411,13 @@ async def _submit(handler: CompatHandler, asked: Submit, context: RequestContext
         compiled = language != "python"
         tests = [_test(case, each, compiled) for case, each in zip(cases, judged, strict=False)]
     return {
-        "id": asked.id,
+        "id": payload.id,
         "accepted": len(tests) == len(cases) and all(test["passed"] for test in tests),
         "extracted_code": code,
         "full_code": None,
         "test_code": None,
         "tests": tests,
-        "extracted_type": _how(code, asked.completion),
+        "extracted_type": _how(code, payload.completion),
         "extra": None,
     }
 

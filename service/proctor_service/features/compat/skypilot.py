@@ -54,7 +54,7 @@ class BatchReward(Form):
     items: list[RewardItem] = Field(max_length=MOST_ITEMS)
 
 
-async def try_later(request: Request, asked: Any, error: Failure | Refusal) -> Response:
+async def try_later(request: Request, payload: Any, error: Failure | Refusal) -> Response:
     """Return a 503 with a retry time."""
     message = f"{error.reason}: {error.message}"
     after = getattr(error, "retry_after_seconds", None) or RETRY_AFTER_SECONDS
@@ -68,21 +68,21 @@ async def try_later(request: Request, asked: Any, error: Failure | Refusal) -> R
     )
 
 
-ONE: ClientProfile[RewardItem] = ClientProfile(JOB, lambda asked: WAIT_SECONDS, try_later)
-BATCH: ClientProfile[BatchReward] = ClientProfile(JOB, lambda asked: WAIT_SECONDS, try_later)
+ONE: ClientProfile[RewardItem] = ClientProfile(JOB, lambda payload: WAIT_SECONDS, try_later)
+BATCH: ClientProfile[BatchReward] = ClientProfile(JOB, lambda payload: WAIT_SECONDS, try_later)
 
 
 async def _reward(
-    handler: CompatHandler, asked: RewardItem, context: RequestContext
+    handler: CompatHandler, payload: RewardItem, context: RequestContext
 ) -> dict[str, Any]:
-    [answer] = await _rewards(handler, [asked], context)
+    [answer] = await _rewards(handler, [payload], context)
     return answer
 
 
 async def _batch(
-    handler: CompatHandler, asked: BatchReward, context: RequestContext
+    handler: CompatHandler, payload: BatchReward, context: RequestContext
 ) -> dict[str, Any]:
-    answers = await _rewards(handler, asked.items, context)
+    answers = await _rewards(handler, payload.items, context)
     count = max(len(answers), 1)
     return {
         "rewards": answers,

@@ -43,12 +43,12 @@ class RemoteRm(Form):
     label: Any
 
 
-MANNER: ClientProfile[RemoteRm] = ClientProfile(JOB, lambda asked: WAIT_SECONDS, try_later)
+MANNER: ClientProfile[RemoteRm] = ClientProfile(JOB, lambda payload: WAIT_SECONDS, try_later)
 
 
-async def _remote_rm(handler: CompatHandler, asked: RemoteRm, context: RequestContext) -> float:
-    prompt = asked.prompt if isinstance(asked.prompt, str) else None
-    submission = submission_of_label(asked.label, asked.response, prompt)
+async def _remote_rm(handler: CompatHandler, payload: RemoteRm, context: RequestContext) -> float:
+    prompt = payload.prompt if isinstance(payload.prompt, str) else None
+    submission = submission_of_label(payload.label, payload.response, prompt)
     [judged] = await handler.judge(wire.RewardRequest(submissions=[submission]), context)
     if isinstance(judged, InvalidTask):
         raise InvalidRequest(f"label: {judged.message}")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class EnvironmentsFeature(Feature):
-    """Environments of one service, which stay built until it ends."""
+    """Environments of one service, which stay built until its end."""
 
     name = "environments"
     commands: ClassVar[Mapping[str, Command]] = MappingProxyType(

@@ -1,7 +1,7 @@
-"""Folders of the store: each is named by a key, and complete once it has this name.
+"""Folders of the store: each is named by a key, and complete once named so.
 
-Locks admit one builder for each key, and no removal of a folder that is in use. A build holds a lock
-file. A user holds the folder itself, so that its removal needs the folder alone: `filelock` locks files
+Locks admit one builder for each key, and protect folders in use from removal. A build holds a lock
+file. A user holds the folder itself, so its removal needs the folder alone: `filelock` locks files
 only, exclusively.
 """
 
@@ -21,8 +21,8 @@ from filelock import FileLock, Timeout
 from proctor_service.errors import StartError
 from proctor_service.features.environments.packages import Progress
 
-_KEY = re.compile(r"[0-9a-f]{32}")
-_FOLDER = re.compile(r"([0-9a-f]{32})(\.\w{1,16}\.part)?")
+_KEY = re.compile(r"[0-9a-f]{32}")  # "0f" sixteen times
+_FOLDER = re.compile(r"([0-9a-f]{32})(\.\w{1,16}\.part)?")  # a key; a key and ".k3x9.part"
 _FOLDER_MODE, _PARENT_MODE, _LOCK_MODE = 0o755, 0o700, 0o600
 
 
@@ -46,7 +46,7 @@ class Folders:
         return [each for each in self.all() if _KEY.fullmatch(each.name)]
 
     def unwanted(self, keep: Callable[[str], bool]) -> dict[str, list[Path]]:
-        """Return, by key, the folders whose names are not kept. Raises StartError, OSError."""
+        """Return, by key, the folders with names to remove. Raises StartError, OSError."""
         found: dict[str, list[Path]] = {}
         for file in (self.folder / "locks").glob("*"):
             if _KEY.fullmatch(file.name):
@@ -96,7 +96,7 @@ class Folders:
         part = Path(tempfile.mkdtemp(prefix=f"{key}.", suffix=".part", dir=self.folder))
         try:
             yield part
-            os.sync()  # the name must not outlast a crash that the contents do not
+            os.sync()  # the name must not survive a crash without the contents
             folder = self.folder / key
             if folder.exists():
                 with unused(folder) as is_unused:
@@ -110,7 +110,7 @@ class Folders:
             shutil.rmtree(part, ignore_errors=True)
 
     def remove(self, folder: Path) -> None:
-        """Remove a folder; if that is interrupted, its name says that it is incomplete."""
+        """Remove a folder; after an interruption, its name marks the folder as incomplete."""
         if _KEY.fullmatch(folder.name):
             part = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", suffix=".part", dir=self.folder))
             folder = folder.rename(part)
@@ -124,7 +124,7 @@ def reason(error: OSError) -> str:
 
 @contextmanager
 def shared(folder: Path) -> Iterator[bool]:
-    """Hold a folder against its removal; the value is False for one that is being removed.
+    """Hold a folder against its removal; the value is False during a removal.
 
     Raises OSError.
     """
@@ -134,7 +134,7 @@ def shared(folder: Path) -> Iterator[bool]:
 
 @contextmanager
 def unused(folder: Path) -> Iterator[bool]:
-    """Hold a folder for its removal; the value is False for one that is in use. Raises OSError."""
+    """Hold a folder for its removal; the value is False for a folder in use. Raises OSError."""
     with _folder_lock(folder, fcntl.LOCK_EX) as descriptor:
         yield descriptor is not None
 

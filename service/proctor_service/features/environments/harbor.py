@@ -1,12 +1,12 @@
 """`harbor`: the verifier of a Harbor task, in a fresh sandbox with the agent's changes.
 
-Nothing of the agent's sandbox runs here: its processes are gone, and changes that could subvert the
-verifier stay behind (`guest/session/retained.py`). The reward is read only after `test.sh` has ended by
-itself. Without a reward, the verifier runs once more in an untouched sandbox: if it gives none there
-either, the task is broken, and that is an error; otherwise the agent's files are the cause, and that
-is a verdict. An error would let the agent avoid a bad reward.
+The agent's sandbox has ended by now: its processes are gone, and changes able to subvert the
+verifier stay behind (`guest/session/retained.py`). The reward is read only after `test.sh` has
+ended by itself. Without a reward, the verifier runs once more in an untouched sandbox: if the
+reward is missing there, too, the task is broken: an error; otherwise the agent's files are the
+cause: a verdict. An error would let the agent avoid a bad reward.
 
-Programs of the agent that `test.sh` itself starts have the rights that `test.sh` gives them.
+Programs of the agent started by `test.sh` itself have their rights from `test.sh`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ImageDefaults:
 
 @dataclass(frozen=True, slots=True)
 class _Verification:
-    """A run of the verifier: its ending, and its reward or the reason for none.
+    """A run of the verifier: its ending, and its reward or the reason for its absence.
 
     `ended` is None if the sandbox was gone before `test.sh` ended.
     """
@@ -95,7 +95,7 @@ class _BrokenTask(Exception):
 async def judge(submission: Submission, grader: HarborGrader, backend: Sandboxes) -> Judgement:
     """Return the judgement of an agent's final state.
 
-    Raises InvalidTask for tests that give no reward in an untouched sandbox either.
+    Raises InvalidTask for tests without a reward in an untouched sandbox, too.
     """
     try:
         found = await _verify(submission, grader, backend)
@@ -196,7 +196,7 @@ def verifier_variables(defaults: ImageDefaults) -> dict[str, str]:
     """Return the variables in which the verifier's differ from the image's; "" removes one.
 
     A variable such as PYTHONPATH loses the working directory, and the folders above and below it:
-    code of the agent would come before that of the interpreter.
+    code of the agent would come before the interpreter's.
     """
     found = {}
     for name in (*TOOLS, *LIBRARIES):

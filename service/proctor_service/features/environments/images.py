@@ -44,7 +44,7 @@ _MOUNTED = ("proc", "dev", "sys")
 _HOSTS = b"127.0.0.1 localhost\n::1 localhost\n"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _MOST_STEPS, _OLDEST_MINOR = 400, 8
-_PER_BUILD = ("TERM",)  # variables that umoci adds
+_PER_BUILD = ("TERM",)  # variables added by umoci
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -71,7 +71,7 @@ def _has(line: str, first: int, count: int) -> bool:
 
 
 def read_image(folder: Path) -> Image | None:
-    """Return the image in a complete folder, else None."""
+    """Return the image in a complete folder, or None."""
     try:
         read: dict[str, Any] = json.loads((folder / _FILE).read_text())
         if read.pop("format") != _FORMAT or not (folder / _ROOTFS).is_dir():
@@ -93,7 +93,7 @@ def read_image(folder: Path) -> Image | None:
 def build_image(
     folders: Folders, name: str, reference: str, progress: Progress, rebuild: bool
 ) -> Image:
-    """Fetch and unpack an image, unless it is built. Raises StartError, OSError."""
+    """Fetch and unpack an image, unless built. Raises StartError, OSError."""
     key = key_of_image(reference)
     with folders.building(key, progress):
         image = None if rebuild else read_image(folders.folder / key)
@@ -254,7 +254,7 @@ def _own_one(path: Path, ids: Ids | None) -> None:
 
 def _id(number: int, ids: Ids) -> int:
     if ids.first <= number < ids.first + ids.count:
-        return number  # another name of a file that was seen before
+        return number  # another name of an earlier file
     return ids.first + min(number, ids.count - 1)
 
 
@@ -271,14 +271,14 @@ def _programs(rootfs: Path, path: str) -> set[str]:
                 }
         except OSError:
             continue
-    return {name for name in found if re.fullmatch(r"[\w.+-]{1,100}", name)}
+    return {name for name in found if re.fullmatch(r"[\w.+-]{1,100}", name)}  # "g++"
 
 
 def _python_version(rootfs: Path, path: str) -> str | None:
     """Return `3.12` for the interpreter `python3` on PATH, from the name of its file."""
     for folder in path.split(":"):
         place = _inside(rootfs, f"{folder}/python3")
-        found = re.fullmatch(r"python3\.(\d+)", place.name)
+        found = re.fullmatch(r"python3\.(\d+)", place.name)  # "python3.12"
         if found is not None and int(found[1]) >= _OLDEST_MINOR and place.is_file():
             return f"3.{found[1]}"
     return None

@@ -22,8 +22,8 @@ OLDEST = (3, 11)
 """Least version of a sandbox's interpreter."""
 _ANSWER_SECONDS = 60.0
 _ROOT = Path("/")
-_VERSION = re.compile(r"\d{1,2}(\.\d{1,3}){0,2}")
-_NAME = re.compile(r"python(3\.\d{1,3})")
+_VERSION = re.compile(r"\d{1,2}(\.\d{1,3}){0,2}")  # "3", "3.12", "3.12.1"
+_NAME = re.compile(r"python(3\.\d{1,3})")  # "python3.12"
 _ASK = """
 import sys
 sys.path[:1] = []
@@ -58,7 +58,7 @@ def find_python(wanted: str, default: Path) -> Path:
     """Return the path of an interpreter for `3.12`, `3.12.1`, an absolute path or nothing.
 
     The newest fitting version wins; shims of pyenv are resolved. Raises StartError: missing, too
-    old, or no CPython. Blocks while interpreters are asked for their version.
+    old, or other than CPython. Blocks while interpreters are asked for their version.
     """
     return find_interpreter(wanted, default).executable
 
@@ -74,8 +74,8 @@ def find_interpreter(wanted: str, default: Path) -> Python:
             f"python = {wanted!r} is neither a version such as 3.12 nor an absolute path"
         )
     minor = _NAME.fullmatch(path.name)
-    if minor and _is_script(path) and _asked(path).status != 0:
-        return _of_version(minor[1])  # pyenv's shim of a version that is not selected
+    if minor and _is_script(path) and _query(path).status != 0:
+        return _of_version(minor[1])  # pyenv's shim of an unselected version
     return _checked(inspect(path))
 
 
@@ -88,7 +88,7 @@ def inspect(path: Path) -> Python:
         path.stat()
     except OSError as error:
         raise StartError(f"{path}: {error.strerror}") from None
-    answered = _asked(path)
+    answered = _query(path)
     try:
         answer = json.loads(answered.output.rstrip().rpartition("\n")[2])
         executable, base, virtual, abi, implementation, version, order = answer
@@ -142,7 +142,7 @@ def installed(minor: tuple[int, ...]) -> list[Python]:
         try:
             python = inspect(path)
         except (StartError, OSError):
-            continue  # a broken one is none
+            continue  # a broken interpreter does not count
         found.setdefault(python.base, _without_virtual(python))
     return list(found.values())
 
@@ -179,7 +179,7 @@ def _managed_folders(environment: dict[str, str]) -> list[Path]:
 
 
 def _without_virtual(python: Python) -> Python:
-    """Return the interpreter itself instead of a virtual environment's link to it."""
+    """Return the interpreter itself instead of a virtual environment's link."""
     return Python(python.base, python.base, False, python.abi, python.version, python.order)
 
 
@@ -194,14 +194,14 @@ def _checked(python: Python) -> Python:
     return python
 
 
-def _asked(path: Path) -> Ran:
+def _query(path: Path) -> Ran:
     command = [
         str(path),
         "-E",
         "-s",
         "-c",
         _ASK,
-    ]  # `-I` is unknown to interpreters that are too old
+    ]  # `-I` is unknown to too old interpreters
     try:
         return run_program(command, _ROOT, worker_environment(), wall_seconds=_ANSWER_SECONDS)
     except OSError as error:

@@ -51,7 +51,7 @@ def requirements_of(definition: Environment) -> tuple[str, ...]:
 
 
 def read_manifest(folder: Path) -> Manifest | None:
-    """Return the manifest of a complete folder, else None."""
+    """Return the manifest of a complete folder, or None."""
     try:
         read = json.loads((folder / _FILE).read_text())
         if read.pop("format") != _FORMAT or not python_in(folder).exists():
@@ -74,7 +74,7 @@ def write_file_list(folder: Path) -> None:
 
 
 def file_problems(folder: Path) -> list[str]:
-    """Return a text for files that were changed, added or removed since the build, with the first."""
+    """Return a text for files changed, added or removed since the build, with the first."""
     try:
         expected = json.loads((folder / _FILE_LIST).read_text())
         found = _file_sizes(folder)
@@ -115,7 +115,7 @@ def _size(path: Path) -> int:
 
 
 def make_readable(folder: Path) -> None:
-    """Let all users read a folder and its owner alone write it, whatever the umask. Raises OSError."""
+    """Let all users read a folder and its owner alone write, with any umask. Raises OSError."""
     for parent, _, names in os.walk(folder):
         for path in (Path(parent), *(Path(parent, name) for name in names)):
             mode = path.lstat().st_mode

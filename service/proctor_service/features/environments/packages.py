@@ -30,9 +30,10 @@ _ERRORS = ("error", "×")
 _NO_PROGRESS = "Using "
 """Begins the line with the temporary path of the interpreter."""
 _NO_VARIABLES = ("PYTHON", "VIRTUAL_ENV", "CONDA_", "UV_PYTHON", "UV_SYSTEM_PYTHON")
-"""Variables of the caller that name other interpreters."""
+"""Variables of the caller with other interpreters."""
 _DISTRIBUTION = re.compile(r"\s*([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*($|[\[(<>=!~;@ ])")
-_CREDENTIALS = re.compile(r"(://)[^/@\s]+@")
+"""Matches `numpy=` in `numpy==2.1`, and `ruamel.yaml`; not `-r other.txt`."""
+_CREDENTIALS = re.compile(r"(://)[^/@\s]+@")  # "://me:secret@" in "https://me:secret@host/"
 _LIST = """
 import json, sys
 from importlib import metadata
@@ -97,7 +98,7 @@ def import_problems(
     """Import each required package alone; return a text for each failure.
 
     The module with the distribution's name must be importable, or else any of its public modules.
-    `variables`: all variables of the packages: those of the environment.
+    `variables`: all variables of the packages: the environment's.
     """
     problems = []
     for distribution in _required(requirements, packages):
@@ -123,7 +124,7 @@ def preload_problems(
 
 def normalized(name: str) -> str:
     """Return a distribution's name as packaging tools compare it."""
-    return re.sub(r"[-_.]+", "-", name).lower()
+    return re.sub(r"[-_.]+", "-", name).lower()  # "." in "ruamel.yaml"
 
 
 def shortened(output: str) -> str:
@@ -137,9 +138,10 @@ def shortened(output: str) -> str:
 def _required(
     requirements: Iterable[str], packages: Mapping[str, Distribution]
 ) -> list[Distribution]:
-    """Return the distributions that the requirements name; for a bare path or URL, those of URLs.
+    """Return the distributions named by the requirements; for a bare path or URL, the distributions
+    of URLs.
 
-    A requirement excluded by its marker has no distribution.
+    A requirement excluded by its marker lacks a distribution.
     """
     found: dict[str, Distribution] = {}
     for each in requirements:

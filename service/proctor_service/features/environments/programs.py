@@ -1,6 +1,6 @@
-"""Programs of the operator: uv, its build scripts, and interpreters that import packages.
+"""Programs of the operator: uv, its build scripts, and interpreters during imports of packages.
 
-They run with the rights of the caller, and see none of the service's secrets. They end with the caller,
+They run with the rights of the caller, but without the service's secrets. They end with the caller,
 even if the caller is killed.
 """
 
@@ -45,7 +45,7 @@ def run_program(
 ) -> Ran:
     """Run a program in a folder, and end its remaining processes.
 
-    `on_line` gets each line of its output at once. Raises OSError if no process can be started.
+    `on_line` gets each line of its output at once. Raises OSError if the process cannot be started.
     """
     supervised = [sys.executable, "-I", "-S", str(_SUPERVISOR), str(os.getpid())]
     output = _Output(on_line)
@@ -98,7 +98,7 @@ def _read(process: subprocess.Popen[bytes], output: _Output, deadline: float | N
 
 
 class _Output:
-    """The beginning and the end of an output, and its lines for whoever wants them."""
+    """The beginning and the end of an output, and its lines on demand."""
 
     def __init__(self, on_line: Callable[[str], None] | None) -> None:
         self._on_line = on_line

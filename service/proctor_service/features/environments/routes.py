@@ -23,7 +23,7 @@ def environment_routes(machine: Machine) -> APIRouter:
 
     @cache
     def known_default() -> BuiltEnvironment | None:
-        """Return the default environment, if it is known; blocks."""
+        """Return the default environment, if known; blocks."""
         try:
             return default_environment(machine.settings)
         except StartError:  # it is not asked for a second time

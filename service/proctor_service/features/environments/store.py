@@ -7,9 +7,10 @@
     FOLDER/KEY.RANDOM.part/      an environment during its build, or during its removal
     FOLDER/locks/KEY
 
-The key is a digest of the requirements, the interpreter and the platform, so environments with the same
-packages share a folder. A folder gets its final name when it is complete, and is never changed
-afterwards. All functions block: builds for minutes, others for as long as interpreters take to start.
+The key is a digest of the requirements, the interpreter and the platform, so environments with the
+same packages share a folder. A folder gets its final name when complete, and is never changed
+afterwards. All functions block: builds for minutes, the rest for the time of an interpreter's
+start.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class EnvironmentStore:
         self._folders = Folders(folder)
 
     def built(self, name: str, definition: Environment, default_python: Path) -> BuiltEnvironment:
-        """Return a built environment. Raises StartError with the reason if it is missing or damaged."""
+        """Return a built environment. Raises StartError with the reason if missing or damaged."""
         if definition.image:
             image = read_image(self.folder / key_of_image(definition.image))
             if image is None:
@@ -123,8 +124,8 @@ class EnvironmentStore:
     ) -> BuiltEnvironment:
         """Build an environment, or check a built one; return the environment.
 
-        `progress` gets lines of text. `rebuild`: replace a built environment. Raises
-        StartError, and then leaves no new folder.
+        `progress` gets lines of text. `rebuild`: replace a built environment. Raises StartError,
+        and then removes a new folder.
         """
         if definition.image:
             try:

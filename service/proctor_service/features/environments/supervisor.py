@@ -3,7 +3,7 @@
     python -I -S supervisor.py PARENT COMMAND [ARGUMENT…]
 
 Standard library only. The supervisor leads a process group of its own. Exit status: the program's,
-or 128 + the signal that ended it.
+or 128 + the signal at its end.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from proctor_service.cli.failures import TROUBLE, UNSOUND, Trouble, friendly
 from proctor_service.cli.judging import Attempt
 from proctor_service.cli.problems import Dataset, Split, problems_of
 from proctor_service.cli.target import client_errors, connected
-from proctor_service.features.evaluation.checks import Check, checks_of
+from proctor_service.features.evaluation.checks import CheckProgram, checks_of
 from proctor_service.features.evaluation.judging import judged
 from proctor_service.features.evaluation.reports import (
     LEVELS,
@@ -146,7 +146,7 @@ def _examine(
             bar.update(line, advance=1)
         bar.update(line, description="probes")
         for attempt, result in judged(client, tries, extract="none", job=JOB, cache=False):
-            probe: Check = checks[attempt.task.place][attempt.sample]
+            probe: CheckProgram = checks[attempt.task.place][attempt.sample]
             examined[attempt.task.place].checks[probe.name] = result
             bar.update(line, advance=1)
     return list(examined.values())

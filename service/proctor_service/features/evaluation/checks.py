@@ -1,7 +1,7 @@
 """Check programs for a problem: programs without a solution.
 
-Tests that a check program passes would reward any completion. The programs define the names used in
-the tests, so that the tests run as far as with a solution.
+Tests passed by a check program would reward any completion. The programs define the names used in
+the tests, so the tests run as far as with a solution.
 """
 
 from __future__ import annotations
@@ -67,41 +67,41 @@ _GRADER: TypeAdapter[wire.Grader] = TypeAdapter(wire.Grader)
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
-    """Check program that deserves no reward, named after its method."""
+class CheckProgram:
+    """Check program, undeserving of a reward, named after its method."""
 
     name: str
     program: str
 
 
-def checks_of(task: Task) -> list[Check]:
+def checks_of(task: Task) -> list[CheckProgram]:
     """Return the check programs for a problem."""
     language = task.language
     if language != "python":
-        return [Check(EMPTY, _EMPTY[language])] if language in _EMPTY else []
+        return [CheckProgram(EMPTY, _EMPTY[language])] if language in _EMPTY else []
     grader = _GRADER.validate_python(task.grader)
     found = [
-        Check(EMPTY, _EMPTY["python"]),
-        Check(EARLY_EXIT, "raise SystemExit(0)\n"),
-        Check("exit without a word", "import os\nos._exit(0)\n"),
+        CheckProgram(EMPTY, _EMPTY["python"]),
+        CheckProgram(EARLY_EXIT, "raise SystemExit(0)\n"),
+        CheckProgram("exit without a word", "import os\nos._exit(0)\n"),
     ]
     if isinstance(grader, wire.StdioGrader):
-        return [*found, Check("echo", "import sys\nsys.stdout.write(sys.stdin.read())\n")]
+        return [*found, CheckProgram("echo", "import sys\nsys.stdout.write(sys.stdin.read())\n")]
     names = sorted(names_asked(grader))
     if not names:
         return found
     return [
         *found,
-        Check("returns nothing", "".join(_function(name, "return None") for name in names)),
-        Check(
+        CheckProgram("returns nothing", "".join(_function(name, "return None") for name in names)),
+        CheckProgram(
             "exits when called", "".join(_function(name, "raise SystemExit(0)") for name in names)
         ),
-        Check(EQUAL, f"{_EQUAL}\n{' = '.join(names)} = Anything()\n"),
+        CheckProgram(EQUAL, f"{_EQUAL}\n{' = '.join(names)} = Anything()\n"),
     ]
 
 
 def names_asked(grader: wire.Grader) -> set[str]:
-    """Return the names that the tests use without defining them: the names of the solution."""
+    """Return the names used but left undefined by the tests: the names of the solution."""
     if isinstance(grader, wire.CallsGrader):
         return {defined_by(grader.entry_point)}
     if isinstance(grader, wire.AssertsGrader):
@@ -113,7 +113,7 @@ def names_asked(grader: wire.Grader) -> set[str]:
 
 
 def defined_by(entry_point: str) -> str:
-    """Return the name that a program defines for an entry point: `Solution` for `Solution().f`."""
+    """Return the name defined by a program for an entry point: `Solution` for `Solution().f`."""
     return entry_point.partition(".")[0].removesuffix("()")
 
 
@@ -139,7 +139,7 @@ def _free_names(source: str) -> set[str]:
 
 
 def _imported(source: str) -> Iterator[str]:
-    """Yield the names that a test file takes from the solution."""
+    """Yield the names taken from the solution by a test file."""
     for node in ast.walk(_parsed(source)):
         match node:
             case ast.ImportFrom(module="solution", names=aliases):

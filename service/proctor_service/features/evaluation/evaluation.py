@@ -28,12 +28,12 @@ from proctor_service.features.evaluation.scores import Scores, TaskScore
 
 Form = Literal[Format, "harbor"]
 SHOWN = 20
-"""Failures that are listed; --output and the reports have all."""
+"""Number of listed failures; --output and the reports have all."""
 
 
 @dataclass(slots=True)
 class Summary:
-    """Figures of the results, and those that did not pass."""
+    """Figures of the results, and the failed results."""
 
     scores: Scores = field(default_factory=Scores)
     unsound: list[tuple[Attempt, wire.Result]] = field(default_factory=list)
@@ -100,7 +100,7 @@ class Completions:
         return [each.task.id for each in self.attempts]
 
     def prepare(self) -> Mapping[str, str]:
-        """Return no variables."""
+        """Return an empty environment."""
         return {}
 
     def results(self, client: Client, job: str) -> Iterator[tuple[Attempt, wire.Result]]:
@@ -121,7 +121,7 @@ def evaluation(parts: Mapping[str, Any]) -> Callable[..., None]:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """The command `proctor eval`, with the parts of other features; None where one is missing."""
+    """The command `proctor eval`, with the parts of other features; None for a missing part."""
 
     harbor: HarborTasks | None
     write_report: WriteReport | None

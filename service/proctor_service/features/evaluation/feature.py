@@ -1,4 +1,4 @@
-"""The feature `evaluation`: commands that judge whole data sets."""
+"""The feature `evaluation`: commands for whole data sets."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from proctor_client import Client
 from proctor_service.cli.console import aside, plain, print_list, screen, write_json
 from proctor_service.cli.failures import TROUBLE, UNSOUND, Trouble, friendly
 from proctor_service.cli.target import authorization, client_errors, connected, named_service
-from proctor_service.features.evaluation.scoreboard.corpus import Entry, corpus
+from proctor_service.features.evaluation.scoreboard.corpus import CorpusEntry, corpus
 from proctor_service.features.evaluation.scoreboard.requests import (
     WAIT_SECONDS,
     WIRES,
@@ -90,7 +90,7 @@ def hacks(
         _end(outcomes)
 
 
-def _chosen(entries: Sequence[Entry], only: Sequence[str]) -> list[Entry]:
+def _chosen(entries: Sequence[CorpusEntry], only: Sequence[str]) -> list[CorpusEntry]:
     """Return the entries of the named classes, or all. Raises Trouble for an unknown class."""
     names = {each.replace(" ", "_") for each in only}
     classes = {entry.group for entry in entries}
@@ -99,7 +99,7 @@ def _chosen(entries: Sequence[Entry], only: Sequence[str]) -> list[Entry]:
     return [entry for entry in entries if not names or entry.group in names]
 
 
-def _by_proctor(client: Client, entries: Sequence[Entry]) -> list[Outcome]:
+def _by_proctor(client: Client, entries: Sequence[CorpusEntry]) -> list[Outcome]:
     found: dict[str, Outcome] = {}
     for mode in ("none", "auto"):
         chosen = [each for each in entries if each.extract == mode]
@@ -117,7 +117,7 @@ def _by_proctor(client: Client, entries: Sequence[Entry]) -> list[Outcome]:
     return [found[entry.id] for entry in entries]
 
 
-def _by_wire(wire: str, entries: Sequence[Entry]) -> list[Outcome]:
+def _by_wire(wire: str, entries: Sequence[CorpusEntry]) -> list[Outcome]:
     url = named_service()
     if not url:
         raise Trouble(
@@ -129,10 +129,12 @@ def _by_wire(wire: str, entries: Sequence[Entry]) -> list[Outcome]:
     except (httpx.InvalidURL, ValueError) as error:
         raise Trouble(f"{url}: {error}") from None
     with client, ThreadPoolExecutor(AT_ONCE) as threads:
-        return list(filter(None, threads.map(lambda each: _asked(client, wire, each), entries)))
+        return list(
+            filter(None, threads.map(lambda each: _outcome_of(client, wire, each), entries))
+        )
 
 
-def _asked(client: httpx.Client, wire: str, entry: Entry) -> Outcome | None:
+def _outcome_of(client: httpx.Client, wire: str, entry: CorpusEntry) -> Outcome | None:
     try:
         return _outcome(entry, WIRES[wire](client, entry))
     except NotExpressed:
@@ -143,7 +145,7 @@ def _asked(client: httpx.Client, wire: str, entry: Entry) -> Outcome | None:
         return _outcome(entry, None)  # unknown answer format
 
 
-def _outcome(entry: Entry, rewarded: bool | None, verdict: str | None = None) -> Outcome:
+def _outcome(entry: CorpusEntry, rewarded: bool | None, verdict: str | None = None) -> Outcome:
     return Outcome(entry.id, entry.group, entry.does, entry.honest, rewarded, verdict)
 
 

@@ -1,4 +1,4 @@
-"""Attempts at problems, judged by a service; also answers that are expressions, such as CRUXEval's."""
+"""Attempts at problems, judged by a service; also answers by expressions, such as CRUXEval's."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def judged(
     job: str,
     cache: bool = True,
 ) -> Iterator[tuple[Attempt, wire.Result]]:
-    """Yield each attempt with its result in order of completion; a refused one has its own error.
+    """Yield each attempt with its result in order of completion; a refused item has its own error.
 
     Raises ProctorError.
     """

@@ -50,10 +50,10 @@ _INVALID = "invalid_task"
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the text of a problem's tests tells, before anything runs.
+    """Facts from the text of a problem's tests, before anything runs.
 
-    `level`: None where it follows from the kind of the grader alone. `clear_expectations`: how many expected
-    values a negative control can change.
+    `level`: None where the kind of the grader alone decides. `clear_expectations`: how many
+    expected values a negative control can change.
     """
 
     level: wire.Integrity | None
@@ -62,7 +62,7 @@ class Reading:
 
 
 def reading_of(task: Task, graders: Graders) -> Reading | None:
-    """Return what the tests' text tells; None for broken tests."""
+    """Return the facts from the tests' text; None for broken tests."""
     submission = submission_of(task, "")
     grader, language = submission.grader, submission.language
     if grader is None:
@@ -111,7 +111,7 @@ class Examined:
 
     @property
     def fields(self) -> dict[str, str]:
-        """Fields that the problem needs, or can bear, in a task."""
+        """Fields needed by the problem, or possible, in a task."""
         if any(OBJECT_FOR_DATA in run.hack_signals for run in self.reference):
             return {"integrity": "in_process"}
         if self.reference and {run.negative_control for run in self.reference} == {"clear"}:
@@ -125,7 +125,7 @@ class Examined:
 
     @property
     def negative_control(self) -> str | None:
-        """Outcome of the references' negative controls; one that is caught cannot bear `verdict`."""
+        """Outcome of the references' negative controls; a caught problem cannot bear `verdict`."""
         outcomes = {run.negative_control for run in self.reference}
         return next((each for each in ("caught", "clear", "none") if each in outcomes), None)
 

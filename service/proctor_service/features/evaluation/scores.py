@@ -35,7 +35,7 @@ class PassAt:
 
 @dataclass(slots=True)
 class Scores:
-    """Results by task and verdict, with items that could not be judged counted apart."""
+    """Results by task and verdict, with unjudged items counted apart."""
 
     tasks: dict[str, TaskScore] = field(default_factory=dict)
     verdicts: Counter[str] = field(default_factory=Counter)
@@ -64,7 +64,7 @@ class Scores:
 
     @property
     def solved(self) -> int:
-        """Number of tasks with a submission that passed."""
+        """Number of tasks with a passed submission."""
         return sum(task.passed > 0 for task in self.tasks.values())
 
     @property
@@ -85,7 +85,7 @@ class Scores:
         score.passed += verdict == "passed"
 
     def pass_at(self) -> list[PassAt]:
-        """Return pass@k for each k that each judged task has submissions for."""
+        """Return pass@k for each k up to the submissions of each judged task."""
         judged = [task for task in self.tasks.values() if task.judged]
         least = min((task.judged for task in judged), default=0)
         return [_pass_at(judged, k) for k in PASS_AT if k <= least]
@@ -130,7 +130,7 @@ def _pass_at(tasks: Sequence[TaskScore], k: int) -> PassAt:
 def wilson(mean: float, count: int) -> tuple[float, float]:
     """Return the 95 % confidence interval of a mean of `count` values between 0 and 1.
 
-    It is the score interval of Wilson (1927), made for values that are 0 or 1. Values between these
+    The score interval of Wilson (1927), made for values of 0 or 1. Values between these
     vary less, so the interval is rather too wide for them.
     """
     scale = 1 + _Z**2 / count

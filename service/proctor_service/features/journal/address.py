@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
 _PLAIN_FILE = re.compile(r"sqlite:///[A-Za-z0-9/._ -]+")
-"""Address of a file in which nothing is escaped, such as `sqlite:////var/lib/proctor/journal-8080.db`."""
+"""Address of a file without escapes, such as `sqlite:////var/lib/proctor/journal-8080.db`."""
 _EXPECTED = "expected sqlite:////path/to/file, postgresql://user@host/database, or off"
 
 

@@ -1,4 +1,4 @@
-"""Connections to the journal's database, and the bounds of a question to it."""
+"""Connections to the journal's database, and the bounds of a question."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STEPS = 500_000
 _PAUSE_SECONDS = 0.02
 _DEADLINE = "deadline"
 _ENDED = ("SQLITE_INTERRUPT", "57014")
-"""Names of the error of a question that was ended, in SQLite and PostgreSQL."""
+"""Names of the error of an ended question, in SQLite and PostgreSQL."""
 
 
 class TooSlow(Exception):
@@ -31,7 +31,7 @@ class TooSlow(Exception):
 
 
 def connect(url: URL, *, read_only: bool = False) -> Engine:
-    """Return the engine of the database. Nothing is opened yet."""
+    """Return the engine of the database. Connections open later."""
     if url.get_backend_name() != "sqlite":
         return create_engine(
             url, pool_pre_ping=True, connect_args={"connect_timeout": CONNECT_SECONDS}
@@ -71,7 +71,7 @@ def _set_journal_mode(connection: sqlite3.Connection) -> None:
 
 
 class Database:
-    """Database for questions. `query_seconds`: longest time of one; None stands for no bound."""
+    """Database for questions. `query_seconds`: longest time of a question; None: unbounded."""
 
     def __init__(self, url: URL, query_seconds: float | None = None) -> None:
         self.is_sqlite = url.get_backend_name() == "sqlite"

@@ -1,4 +1,4 @@
-"""The journal of a service whose settings name none: a file in the user's state folder."""
+"""The default journal of a service: a file in the user's state folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def own_journal(
 ) -> tuple[str, str]:
     """Return the address of the journal, whose file is made, and an empty text.
 
-    Where that cannot be, the address is `off`, and the text says why. `is_seen`: tells whether
+    Where impossible, the address is `off`, and the text says why. `is_seen`: tells whether
     sandboxes see a file.
     """
     try:

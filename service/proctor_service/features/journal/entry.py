@@ -20,7 +20,7 @@ from proctor_service.processes.values import (
 )
 
 Record = tuple[Any, ...]
-"""Kind, and values that `marshal` writes; the same content costs the same bytes everywhere."""
+"""Kind, and values for `marshal`; the same content costs the same bytes everywhere."""
 
 EVALUATION, ROLLOUT = "evaluation", "rollout"
 _NOTHING = Judgement("failed")

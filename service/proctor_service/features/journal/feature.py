@@ -125,7 +125,7 @@ class Journal(Feature):
         return [journal_routes(self.handler), console_routes(console)]
 
     async def open(self) -> None:
-        """Start the processes that write and read the journal."""
+        """Start the writer and the reader of the journal."""
         if self._no_journal:
             expected = "sqlite:////path/to/file, postgresql://… or off"
             log.warning(

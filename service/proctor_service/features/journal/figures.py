@@ -42,12 +42,13 @@ def figures(
     """Return the figures of a job with evaluations, of which `series` has all points.
 
     Of all evaluations: `evaluations`, `judged`, `mean_reward`, `spread`, `null_share`,
-    `no_code_share`, `verdicts`. Of the newest, `latest.sampled` in number: `tasks`: among tasks with a
-    judged evaluation, the never solved and the always solved ones. `groups`: evaluations of one task in one
-    step, where at least two were judged; `without_spread`: with equal rewards. `pass_at`: the
-    share of tasks with a passed one among k, estimated without bias (Chen et al. 2021, section 2.1)
-    over the tasks with at least k. `signals`: counts. `lengths`: tenths of the judged completions by
-    their length, with the mean of the rewards. `latest`: shares, correlation and times.
+    `no_code_share`, `verdicts`. Of the newest, `latest.sampled` in number: `tasks`: among tasks
+    with a judged evaluation, the never solved and the always solved ones. `groups`: evaluations of
+    a task in a step, where at least two were judged; `without_spread`: with equal rewards.
+    `pass_at`: the share of tasks with a passed one among k, estimated without bias (Chen et al.
+    2021, section 2.1) over the tasks with at least k. `signals`: counts. `lengths`: tenths of the
+    judged completions by their length, with the mean of the rewards. `latest`: shares, correlation
+    and times.
     """
     sample = (
         # Without work on each value: there are hundreds of thousands.
@@ -176,7 +177,7 @@ def _latest(every: Columns, judged: Columns) -> Row:
 
 
 def _correlation(lengths: Sequence[float], rewards: Sequence[float]) -> float | None:
-    """Return Pearson's correlation, or None where one of the two never changes."""
+    """Return Pearson's correlation, or None where either list is constant."""
     if len(lengths) < 2:
         return None
     if min(lengths) == max(lengths) or min(rewards) == max(rewards):

@@ -1,8 +1,8 @@
-"""Filters of lists, as queries that go through the indices alone, the newest first.
+"""Filters of lists, as queries through the indices alone, the newest first.
 
-The worst case of a list is a filter for few or no evaluations: the query reads the index of the tenant
-or of the job once, and the list of each label once, and no rows outside of the answer. Rare labels and
-words are looked up first, and only their evaluations are read.
+The worst case of a list is a filter for few or no evaluations: the query reads the index of the
+tenant or of the job once, and the list of each label once, and only rows of the answer. Rare labels
+and words are looked up first, and only their evaluations are read.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def newest(
 def fitting(
     connection: Connection, tenant: str | None, wanted: Filter, before: int | None
 ) -> Select[Any] | CompoundSelect[Any]:
-    """Return the query for `number` of the matching evaluations, in no order, before a number."""
+    """Return the query for `number` of the matching evaluations, unordered, before a number."""
     is_sqlite = connection.dialect.name == "sqlite"
     rare: list[Sequence[int]] = []
     others: list[Select[Any]] = []

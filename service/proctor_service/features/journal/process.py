@@ -1,9 +1,9 @@
 """Writer process of the journal: receives records, and writes them in groups.
 
 The listening process never waits for the writer. While the database is down, records wait in both
-processes, up to a bound in the listening process, which drops the rest. Old records are pruned in pieces,
-between two groups, while no record waits. The process ends with its connection, after a last attempt
-to write.
+processes, up to a bound in the listening process, which drops the rest. Old records are pruned in
+pieces, between two groups, while the queue is empty. The process ends with its connection, after a
+last attempt to write.
 """
 
 from __future__ import annotations
@@ -27,7 +27,11 @@ from sqlalchemy.exc import (
 from proctor_service.features.journal.address import checked
 from proctor_service.features.journal.database import short_error
 from proctor_service.features.journal.entry import time_of
-from proctor_service.features.journal.store import PRUNED_AT_ONCE, TEXTS_PRUNED_AT_ONCE, Store
+from proctor_service.features.journal.store import (
+    PRUNED_AT_ONCE,
+    TEXTS_PRUNED_AT_ONCE,
+    JournalStore,
+)
 from proctor_service.processes.child import Incoming, set_up
 from proctor_service.processes.connection import NOTE, frame_of
 
@@ -47,7 +51,7 @@ LAST_SECONDS = 4.0
 PRUNE_SECONDS = 30.0
 PRUNED_PART = 0.02
 LATE_SECONDS = 3.0
-"""While records are written so late, they go first: the listening process drops what does not fit."""
+"""While writes are so late, records go first: the listening process drops the excess."""
 MOST_UNPRUNED = 20_000
 """But once so many are written, a journal beyond its bounds loses as many records as it gets, however
 long more comes than can be written."""
@@ -59,7 +63,9 @@ class Writer:
     `age_seconds`, `size_bytes`: bounds of the journal; older records are removed.
     """
 
-    def __init__(self, store: Store, end: socket.socket, age_seconds: float, size_bytes: float):
+    def __init__(
+        self, store: JournalStore, end: socket.socket, age_seconds: float, size_bytes: float
+    ):
         self._store = store
         self._end = end
         self._age_seconds = age_seconds
@@ -79,7 +85,7 @@ class Writer:
             self._waiting.append(numbered)
 
     def open(self, incoming: Incoming) -> bool:
-        """Open the store, and say so; try again until it works. False if the connection ended."""
+        """Open the store, and say so; try again until success. False if the connection ended."""
         tries = 0
         while incoming.is_open:
             try:
@@ -97,7 +103,7 @@ class Writer:
     def run(self, incoming: Incoming) -> None:
         """Write records until the connection ends.
 
-        Between two groups at most one piece is pruned, and only while no record waits.
+        Between two groups at most one piece is pruned, and only while the queue is empty.
         """
         while incoming.is_open:
             self.take(incoming.messages(self._seconds_left()))
@@ -112,7 +118,7 @@ class Writer:
         self._write(time.monotonic() + LAST_SECONDS)
 
     def _seconds_left(self) -> float:
-        """Return the time until waiting records are written, if no other comes, or a piece is pruned."""
+        """Return the time until the next write of waiting records, or the next pruning."""
         if not self._waiting:
             return 0.0 if self._has_more_to_prune else PRUNE_SECONDS
         if len(self._waiting) >= MOST_TOGETHER:
@@ -132,7 +138,7 @@ class Writer:
                 records = [marshal.loads(record) for _, record in group]
                 self._is_late = time.time() - time_of(records[-1]) > LATE_SECONDS
                 self._store.write(records)
-            except Exception as error:  # no record ends the writer: the next would get it again
+            except Exception as error:  # the next writer would get the record, too
                 if not _is_of_a_record(error):
                     if not tries:
                         why = short_error(error)
@@ -197,7 +203,7 @@ def run(arguments: Sequence[str]) -> None:
     if not first:
         return
     _, _, (url, version, with_words, age_seconds, size_bytes) = first[0]
-    store = Store(checked(url), version, with_words=with_words)
+    store = JournalStore(checked(url), version, with_words=with_words)
     writer = Writer(store, end, age_seconds, size_bytes)
     writer.take(first[1:])
     if writer.open(incoming):

@@ -36,7 +36,7 @@ _LISTED = tuple(
     if column.name not in (*_TEXTS, "source_begin", "source_end", "truncated")
 )
 _EMPTY = {"files": "{}", "output": '{"message":"","stdout":"","stderr":""}', "failures": "[]"}
-"""Texts that are not stored."""
+"""Texts left out of the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Reader:
     def evaluations(
         self, tenant: str | None, wanted: Filter, most: int = 50, before: int | None = None
     ) -> Page:
-        """Return the newest matching evaluations, without texts; those before a number."""
+        """Return the newest matching evaluations, without texts; evaluations before a number."""
         return self._page(_without_texts, _LISTED, tenant, wanted, most, before)
 
     def whole_evaluations(
@@ -97,7 +97,7 @@ class Reader:
         """Return an evaluation with all recorded fields, or None.
 
         `grader_json`, `files_json`, `output_json`, `failures_json` and `prompt_json` are JSON texts
-        (`parsed`), None where none were recorded. `completion_text` and `source` are texts as they
+        (`parsed`), None if unrecorded. `completion_text` and `source` are texts as they
         were judged.
         """
         query = select(evaluations).where(evaluations.c.id == clean(id_), *of_tenant(tenant))
@@ -109,9 +109,9 @@ class Reader:
         return self._database.ask(question, None)
 
     def with_values(self, tenant: str | None, wanted: Filter) -> list[Row]:
-        """Return whole matching evaluations, so that each column has a value in at least one of them.
+        """Return whole matching evaluations, with a value of each column in at least one of them.
 
-        There are few, the newest first; a column without a value in any evaluation has none here.
+        There are few, the newest first; a column stays empty if empty in all evaluations.
         """
         number = evaluations.c.number
         columns = [
@@ -132,7 +132,7 @@ class Reader:
     def rollout(self, tenant: str | None, id_: str) -> Row | None:
         """Return a rollout with its evaluations, or None.
 
-        `conversation_json` is a JSON text, or None if none was recorded: an object with
+        `conversation_json` is a JSON text, or None if unrecorded: an object with
         `messages_and_choices`, `tools` and `error_message`.
         """
         return self._database.ask(partial(_rollout, tenant, clean(id_)), None)
@@ -165,7 +165,7 @@ class Reader:
         return self._database.ask(partial(_job, tenant, job, by), None)
 
     def job_page(self, tenant: str | None, job: str) -> Row | None:
-        """Return what `job` returns by step, with the points by time as `times`."""
+        """Return the result of `job` by step, with the points by time as `times`."""
 
         def question(connection: Connection) -> Row | None:
             found = _job(tenant, job, "step", connection)

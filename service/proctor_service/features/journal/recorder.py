@@ -1,8 +1,8 @@
 """Sender of records, in the listening process, to the writer process of the journal.
 
-Each record stays here until the writer has written the record, so that a crash of the writer loses
-no records. While the database is slow or down, records beyond a bound are dropped and counted. Rewards
-never wait for the journal.
+Each record stays here until the writer has written the record, so all records survive a crash of
+the writer. While the database is slow or down, records beyond a bound are dropped and counted.
+Rewards never wait for the journal.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ class Target:
 
 
 class Recorder(Observer):
-    """Sender of records to the process that writes them, from `open` until `close`.
+    """Sender of records to the writer's process, from `open` until `close`.
 
-    `environment`: variables of that process.
+    `environment`: variables of the process.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Recorder(Observer):
             self._counters.journal_dropped("stopped", len(self._unwritten))
 
     def item_ended(self, item: Item, outcome: Outcome, seconds: float) -> None:
-        """Record an evaluation; that of a peer's item is in the peer's journal."""
+        """Record an evaluation; a peer's item is recorded in the peer's journal."""
         if item.origin is not None:
             self._add(lambda: self._entries.evaluation(item, outcome, seconds))
 
@@ -125,7 +125,7 @@ class Recorder(Observer):
     def _add(self, make: Callable[[], Record]) -> None:
         try:
             written = marshal.dumps(make())
-        except Exception:  # whatever is wrong with a record, the reward goes on
+        except Exception:  # the reward goes on, even with a broken record
             log.exception("a record of the journal cannot be sent")
             self._counters.journal_dropped("invalid")
             return

@@ -28,7 +28,7 @@ def why_not(row: Mapping[str, Any]) -> str | None:
 
 
 def submission_of(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the submission, in the form of the wire, that was judged in an evaluation (`parsed`).
+    """Return the submission of an evaluation (`parsed`), in the form of the wire.
 
     A record from before a version lacks the later conditions.
     """
@@ -42,7 +42,7 @@ def submission_of(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def request_json(row: Mapping[str, Any]) -> bytes:
-    """Return the body of POST /reward that judges an evaluation (`parsed`) under the same conditions."""
+    """Return the body of POST /reward for an evaluation (`parsed`) under the same conditions."""
     submissions = [submission_of(row)]
     request = {
         "extract": "none", "job": REPLAY_JOB, "cache": False, "submissions": submissions,

@@ -37,7 +37,7 @@ _JUDGEMENT = (
     "integrity", "level", "signals", "negative_control", "sandbox_id", "unreported",
     "verifier_reward", "failures", "usage",
 )  # fmt: skip
-"""Names of the values that `processes/values.py` makes of a judgement."""
+"""Names of the values of a judgement from `processes/values.py`."""
 _OF_JUDGEMENT = (
     "passed", "total", "level", "integrity", "negative_control", "exit_code", "truncated", "sandbox_id",
 )  # fmt: skip
@@ -182,7 +182,7 @@ class Batch:
         return found
 
     def _keep_once(self, key: Hashable, make: Callable[[], object]) -> bytes:
-        """Keep the JSON text of a value that many records of a batch share."""
+        """Keep the JSON text of a value shared by many records of a batch."""
         digest = self._digests.get(key)
         if digest is None:
             digest = self._digests[key] = self._keep(dump(make()))
@@ -230,13 +230,13 @@ def short_name(value: str | None) -> Any:
 
 
 def _conversation(conversation: Mapping[str, Any]) -> str:
-    """Return the JSON of a conversation whose messages and choices are encoded."""
+    """Return the JSON of a conversation with encoded messages and choices."""
     decoded = [json.loads(each) for each in conversation["messages_and_choices"]]
     return dump({**conversation, "messages_and_choices": decoded})
 
 
 def _conditions(conditions: dict[str, Any]) -> dict[str, Any]:
-    """Return the conditions of a submission with names for its limits; those of a compiler if it has any."""
+    """Return the conditions of a submission with names for its limits; a compiler's if any."""
     found = {**conditions, "limits": dict(zip(Limits.__slots__, conditions["limits"], strict=True))}
     if found["compiler"] is None:
         del found["compiler"]
@@ -267,7 +267,7 @@ class KnownTexts:
         self._known_texts: OrderedDict[bytes, float] = OrderedDict()
 
     def has(self, digest: bytes, used_at: float) -> bool:
-        """Return True if the text is stored with this time of use; note it if not."""
+        """Return True if the text is stored with this time of use; note the text if not."""
         if self._known_texts.get(digest) == used_at:
             self._known_texts.move_to_end(digest)
             return True

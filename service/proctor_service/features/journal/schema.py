@@ -1,4 +1,5 @@
-"""Tables of the journal, for SQLite and PostgreSQL. `migrations` changes those of older versions.
+"""Tables of the journal, for SQLite and PostgreSQL. `migrations` changes the tables of older
+versions.
 
 Texts are stored once, under the digest of their content, and compressed: a group shares its grader, for
 example.

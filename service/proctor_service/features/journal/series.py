@@ -1,6 +1,6 @@
 """Counts of the evaluations of each job, and series of a job by step or by time from these counts.
 
-Counts change in the transaction that adds or removes evaluations. A job's series reads its points instead
+Counts change in the same transaction as the evaluations. A job's series reads its points instead
 of its evaluations, of which there may be a million, and has a bounded number of points.
 """
 
@@ -36,7 +36,7 @@ COUNTED = ("tenant", "job", "step", "at", "verdict", "reward")
 NO_STEP = -1
 NO_VERDICT = "error"
 MOST_STEPS, MOST_TIMES = 500, 120
-"""Bounds on the points of a series by step, without that of no step, and by time."""
+"""Bounds on the points of a series by step, without the point of no step, and by time."""
 WIDTHS_SECONDS = (10, 30, 60, 300, 900, 3600, 21_600, 86_400)
 _SUMMED = ("count", "judged", "rewards", "squares")
 
@@ -46,7 +46,7 @@ def series(connection: Connection, tenant: str | None, job: str, by: By) -> Row:
 
     A point has `count`, `judged`, `rewards` (their sum), `squares` (theirs), and counts by
     `verdicts`. By step it has `step` and `last_step`, several steps where there are too many, and None
-    for evaluations without a step; by time it has `at`, where it begins, in seconds since the epoch.
+    for evaluations without a step; by time a point has `at`, its begin, in seconds since the epoch.
     """
     of_job = [points.c.job == clean(job)]
     if tenant is not None:
@@ -57,14 +57,14 @@ def series(connection: Connection, tenant: str | None, job: str, by: By) -> Row:
 
 
 def finished(point: Row) -> Row:
-    """Return a point with mean and standard deviation (`spread`) of its rewards, not their sums."""
+    """Return a point with mean and standard deviation (`spread`) in place of the rewards' sums."""
     rest = dict(point)
     mean, spread = moments(rest["judged"], rest.pop("rewards"), rest.pop("squares"))
     return {**rest, "mean_reward": mean, "spread": spread}
 
 
 def moments(count: int, total: float, squares: float) -> tuple[float | None, float | None]:
-    """Return mean and standard deviation, or None twice for no values."""
+    """Return mean and standard deviation, or None twice without values."""
     if not count:
         return None, None
     mean = total / count
@@ -127,7 +127,7 @@ def _by_time(connection: Connection, of_job: list[ColumnElement[bool]]) -> Row:
 
 
 def _width(first: int, last: int) -> int:
-    """Return the width of the times from the first to the last second, a round one."""
+    """Return the width of the times from the first to the last second, a round number."""
     days = WIDTHS_SECONDS[-1]
     for width in WIDTHS_SECONDS:
         if last // width - first // width < MOST_TIMES:

@@ -46,8 +46,8 @@ _SIZE_IN_POSTGRESQL = text(
 )
 
 
-class Store:
-    """Writer of the database; one process has it. All methods block.
+class JournalStore:
+    """Writer of the database; used by a single process. All methods block.
 
     `version`: version of the service, in each record. `with_words`: the words of completions are
     indexed.
@@ -87,7 +87,7 @@ class Store:
     def write(self, records: Sequence[Record]) -> None:
         """Write records in a single transaction; records with a stored id are skipped.
 
-        Raises SQLAlchemyError, and then writes no record.
+        Raises SQLAlchemyError, and then writes none of the records.
         """
         try:
             batch = Batch(self._version, self._known_texts)
@@ -103,9 +103,9 @@ class Store:
 
     @contextmanager
     def _begin(self) -> Iterator[Connection]:
-        """Return a connection in a transaction that writes."""
+        """Return a connection in a writing transaction."""
         with self._engine.begin() as connection:
-            if self._is_sqlite:  # nobody else writes between what is read and what is written
+            if self._is_sqlite:  # other writers wait between this read and this write
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
             yield connection
 
@@ -218,7 +218,7 @@ class Store:
     def prune(self, before: float, most: int = PRUNED_AT_ONCE) -> int:
         """Remove up to `most` of the oldest evaluations and rollouts from before a time.
 
-        Returns how many were removed. `prune_texts` removes the texts that they alone used.
+        Returns how many were removed. `prune_texts` removes the texts used by them alone.
         """
         return self._prune(before, before, most)
 
@@ -231,7 +231,7 @@ class Store:
                 .limit(most)
             )
             columns = [evaluations.c[name] for name in (*COUNTED, *_OF_PRUNED)]
-            # What another process removes at the same time is not counted twice.
+            # Rows removed by another process at the same time are counted once.
             old = connection.execute(
                 delete(evaluations).where(evaluations.c.number.in_(oldest)).returning(*columns)
             ).all()
@@ -264,7 +264,7 @@ class Store:
     def prune_texts(self, most: int = TEXTS_PRUNED_AT_ONCE) -> int:
         """Remove up to `most` of the texts whose last record is gone; return how many.
 
-        Texts that are used now stay: a writer in another process may know them as stored.
+        Texts in use stay: a writer in another process may know them as stored.
         """
         with self._begin() as connection:
             first = connection.execute(select(func.min(evaluations.c.at))).scalar()
@@ -313,7 +313,7 @@ class Store:
 def _end_of_oldest(connection: Connection, table: Table, part: float) -> float:
     """Return the time before which this part of a table's records were made; 0 for no record.
 
-    No more are counted than are removed at once: a count of a million rows takes too long.
+    The count ends at the number removed at once: a count of a million rows takes too long.
     """
     some = select(table.c.number).limit(int(PRUNED_AT_ONCE / part)).subquery()
     count = connection.execute(select(func.count()).select_from(some)).scalar_one()

@@ -1,4 +1,4 @@
-"""Programs that a compiler makes in a sandbox of its own, for the sandboxes in which they run."""
+"""Programs made by a compiler in a sandbox of its own, for the sandboxes in which they run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MEMORY_MB = 512  # at least
 
 
 def compiler_limits(limits: Limits) -> Limits:
-    """Return the limits of a compiler: those meant for a program would refuse right programs."""
+    """Return the limits of a compiler: a program's limits would refuse right programs."""
     return replace(
         limits,
         processes=max(limits.processes, _PROCESSES),
@@ -39,7 +39,7 @@ async def compiled(
     program: Program,
     tool: str = "",
 ) -> Program | Judgement:
-    """Return a program with the files that a compiler made, or the judgement of a failed compilation.
+    """Return a program with the files from the compiler, or the judgement of a failed compilation.
 
     `tool`: name of the compiler in messages. Raises JudgeFailed without the compiler, and
     RunnerFailed.
@@ -89,12 +89,12 @@ def _add_up(sizes: list[object], size_bytes: int) -> bool:
 
 
 def _without_stdout(compiled: Run) -> Run:
-    """Return the run without its stdout, which has only the files that were made."""
+    """Return the run without its stdout, which has only the compiler's files."""
     return replace(compiled, ended=replace(compiled.ended, stdout=b""))
 
 
 def _as_compiler(compiled: Run) -> Run:
-    """Return the run with its CPU time as that of a compiler."""
+    """Return the run with its CPU time as a compiler's."""
     usage = compiled.ended.usage
     usage = replace(usage, compile_seconds=usage.cpu_seconds)
     return replace(compiled, ended=replace(compiled.ended, usage=usage))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 Key = tuple[str, str | None]
-"""A name, and the field of it that is read (`c.want` in Go), or None."""
+"""A name, and its field in use (`c.want` in Go), or None."""
 _DECLARATIONS = {
     # node type: fields of the name and of the value
     "variable_declarator": ("name", "value"),
@@ -51,7 +51,7 @@ Bindings = Mapping[Key, Binding]
 def walked(
     body: Body, bindings: Bindings, words: Words, grammar: Grammar
 ) -> Iterator[tuple[Node, Bindings]]:
-    """Yield the certain statements of a body and of loops over literal tables in it."""
+    """Yield the certain statements of a body and of its loops over literal tables."""
     bound = dict(bindings)
     for statement in certain(body, grammar):
         bound.update(_constant(statement))
@@ -66,7 +66,7 @@ def walked(
 
 
 def key_of(expression: Sequence[Node]) -> tuple[Key, Node] | None:
-    """Return the name that an expression is, and its leaf; of `*w` in Rust, too."""
+    """Return the name of a name expression, and its leaf; of `*w` in Rust, too."""
     nodes = [each for each in expression if text_of(each) not in ("*", "&")]
     if len(nodes) != 1:
         return None
@@ -89,7 +89,7 @@ class Words:
         self._bindings: dict[int, dict[str, list[Node]]] = {}
 
     def leaves(self, scope: Node, word: str) -> Sequence[Node]:
-        """Return the leaves of a scope that are a word, or insert it in a text as `{want}`."""
+        """Return the leaves of a scope which are a word, or insert a word in a text as `{want}`."""
         found = self._bindings.get(scope.id)
         if found is None:
             found = self._bindings[scope.id] = {}
@@ -107,7 +107,7 @@ class Words:
 def is_only_compared(
     key: Key, binding: Binding, uses: set[int], words: Words, grammar: Grammar
 ) -> bool:
-    """Tell whether a name is read in these leaves, and in texts of failures, and nowhere else."""
+    """Return True if a name is read only in these leaves, and in texts of failures."""
     name, field = key
     for node in words.leaves(binding.scope, name):
         if node.id == binding.leaf.id or node.id in uses or _is_in_failure(node, grammar):
@@ -145,7 +145,7 @@ def _inner(statement: Node) -> Node:
 
 
 def _constant(statement: Node) -> dict[Key, Binding]:
-    """Return the name that a statement binds to an expression."""
+    """Return the name bound to an expression by a statement."""
     declarators = [statement, *statement.named_children]
     found = [each for each in declarators if each.type in _DECLARATIONS]
     scope = statement.parent
@@ -213,7 +213,7 @@ def _rows(rows: Node) -> list[Node]:
 
 
 def bound_columns(scope: Node, target: Node, rows: Sequence[Node]) -> dict[Key, Binding]:
-    """Return the names that a pattern binds, each with its column."""
+    """Return the names bound by a pattern, each with its column."""
     if target.type == "expression_list":  # of Go: the index, and the row
         return _fields(scope, target.named_children[-1], rows) if target.named_children else {}
     names = [each for each in target.children if each.is_named]
@@ -250,7 +250,7 @@ def _fields(scope: Node, leaf: Node, rows: Sequence[Node]) -> dict[Key, Binding]
 
 
 def _field_names(row: Node) -> list[str]:
-    """Return the names of the fields of a row whose struct is declared beside the rows."""
+    """Return the names of the fields of a row with a struct declared beside the rows."""
     node = row.parent
     while node is not None and node.type != "composite_literal":
         node = node.parent

@@ -27,7 +27,7 @@ def text_of(node: Node) -> str:
 
 
 def callee_of(node: Node) -> tuple[str, list[Sequence[Node]]]:
-    """Return the dotted name of what a node calls, and the arguments; an empty name for no call.
+    """Return the dotted name of a node's callee, and the arguments; an empty name for other nodes.
 
     Of `expect(a).toBe(b)` the name is `expect.toBe`, and `a` the first argument.
     """
@@ -56,7 +56,7 @@ def callee_of(node: Node) -> tuple[str, list[Sequence[Node]]]:
 
 
 def _split(nodes: Sequence[Node]) -> list[Sequence[Node]]:
-    """Return the arguments that commas separate."""
+    """Return the arguments between commas."""
     found: list[list[Node]] = [[]]
     for node in nodes:
         if node.type == ",":
@@ -97,7 +97,7 @@ def _has(statement: Node, grammar: Grammar) -> bool:
 
 
 def is_failure(statement: Node, grammar: Grammar) -> bool:
-    """Tell whether a statement is an `if` that fails the test first of all, without an `else`."""
+    """Return True for an `if` without an `else` which fails the test first of all."""
     if _is_wrapped_if(statement):
         statement = statement.named_children[0]
     if statement.type not in ("if_statement", "if_expression"):
@@ -178,7 +178,7 @@ _NODE_ASSERT = re.compile(  # "const assert = require('assert')" and "import ass
 
 
 def _is_node_assert(body: Body) -> bool:
-    """Tell whether a statement says that `assert` is that of Node."""
+    """Return True for a statement which binds `assert` to Node's."""
     return any(_NODE_ASSERT.fullmatch(text_of(statement)) for statement in body)
 
 

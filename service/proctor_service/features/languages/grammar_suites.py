@@ -1,4 +1,5 @@
-"""Clear expectations of tests in languages that tree-sitter parses: JavaScript, TypeScript, Java, Go, Rust.
+"""Clear expectations of tests in languages with a tree-sitter grammar: JavaScript, TypeScript,
+Java, Go, Rust.
 
 An expression is a list of neighbouring nodes: in Rust's macros there are only tokens.
 """
@@ -56,7 +57,7 @@ Expression = Sequence["Node"]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two expressions that are compared for certain."""
+    """Two expressions compared for certain."""
 
     one: Expression
     other: Expression
@@ -79,7 +80,7 @@ class Text:
 
     @classmethod
     def of(cls, part: str, text: str, language: str) -> Text | None:
-        """Parse a text; None if it does not parse, is too large, or no grammar is installed."""
+        """Parse a text; None if the text is invalid or too large, or the grammar is missing."""
         try:
             from tree_sitter_language_pack import get_parser
         except ImportError:
@@ -120,7 +121,7 @@ def expectations(
 ) -> list[Expectation]:
     """Return the clear expectations of texts of tests, each place once.
 
-    `beside`: texts that share the names of the tests.
+    `beside`: texts with the same names as the tests.
     """
     grammar = GRAMMARS[language]
     roots = [each.tree.root_node for each in (*texts, *beside)]
@@ -175,7 +176,7 @@ def _words(root: Node) -> Iterator[str]:
 
 
 def _comparisons(statement: Node, grammar: Grammar) -> Iterator[Comparison]:
-    """Yield what a statement compares, whenever the tests pass."""
+    """Yield the comparisons of a statement, whenever the tests pass."""
     if statement.type == "expression_statement" and statement.named_children:
         yield from _of_call(statement.named_children[0], grammar)
     elif statement.type == "macro_invocation":
@@ -201,7 +202,7 @@ def _of_call(node: Node, grammar: Grammar) -> Iterator[Comparison]:
 
 
 def _tolerance(name: str, arguments: Sequence[Expression], grammar: Grammar) -> Tolerance | None:
-    """Return the tolerance of a call; None if it is no literal."""
+    """Return the tolerance of a call; None for other expressions."""
     if name.endswith("toBeCloseTo"):
         digits = 2.0 if len(arguments) < 3 else _number(arguments[2])
         return None if digits is None else Tolerance(absolute=10.0 ** -min(digits, 300.0))
@@ -216,7 +217,7 @@ def _tolerance(name: str, arguments: Sequence[Expression], grammar: Grammar) -> 
 
 
 def _of_condition(condition: Expression, grammar: Grammar, equal: str) -> Iterator[Comparison]:
-    """Yield what a condition compares that holds (`equal` is `==`), or does not hold (`!=`)."""
+    """Yield the comparisons of a condition which holds (`equal` is `==`), or fails (`!=`)."""
     condition = _bare(condition)
     if len(condition) == 1 and condition[0].type == "binary_expression":
         condition = condition[0].children
@@ -241,7 +242,7 @@ def _of_condition(condition: Expression, grammar: Grammar, equal: str) -> Iterat
 
 
 def _of_equality(node: Node, grammar: Grammar) -> Iterator[Comparison]:
-    """Yield what a call such as `reflect.DeepEqual(a, b)` or `a.equals(b)` compares."""
+    """Yield the comparison of a call such as `reflect.DeepEqual(a, b)` or `a.equals(b)`."""
     name, arguments = callee_of(node)
     if name in grammar.equals and len(arguments) == 2:
         yield Comparison(arguments[0], arguments[1])
@@ -252,7 +253,7 @@ def _of_equality(node: Node, grammar: Grammar) -> Iterator[Comparison]:
 
 
 def _of_difference(node: Node, bound: float | None, grammar: Grammar) -> Iterator[Comparison]:
-    """Yield what `abs(a - b)` compares within a bound."""
+    """Yield the comparison of `abs(a - b)` with a bound."""
     name, arguments = callee_of(node)
     if name not in grammar.absolute or bound is None or len(arguments) != 1:
         return
@@ -270,14 +271,14 @@ def _operator(node: Node) -> bool:
 
 
 def _bare(expression: Expression) -> Expression:
-    """Return an expression without parentheses around it."""
+    """Return an expression without its outer parentheses."""
     while len(expression) == 1 and expression[0].type == "parenthesized_expression":
         expression = expression[0].children[1:-1]
     return expression
 
 
 def _literal(expression: Expression, grammar: Grammar, text: Text) -> Literal | None:
-    """Return the literal that an expression is; None without a scalar in it."""
+    """Return the value of a literal expression; None without a scalar in it."""
     nodes: list[Node] = []
     if not expression or not all(_collect(each, grammar, nodes) for each in expression):
         return None
@@ -304,7 +305,7 @@ def _literal(expression: Expression, grammar: Grammar, text: Text) -> Literal | 
 
 
 def _collect(node: Node, grammar: Grammar, found: list[Node]) -> bool:
-    """Add the scalars of a literal; return False for what is none."""
+    """Add the scalars of a literal; return False for other nodes."""
     if node.type in grammar.literals:
         found.append(node)
         return True
@@ -357,7 +358,7 @@ class Written:
         self._is_narrow = grammar.is_narrow
 
     def far(self, scalar: Scalar, tolerance: Tolerance, draw: Draw) -> str | None:
-        """Return a value far beyond the tolerance as text, or None if there is none."""
+        """Return a value far beyond the tolerance as text, if any."""
         written = self._text[scalar.begin : scalar.end]
         match scalar.kind, scalar.value:
             case "boolean", bool(value):
@@ -396,7 +397,7 @@ class Written:
         return f"{far}{_suffix(written)}"
 
     def element(self, literal: Literal, draw: Draw) -> str | None:
-        """Return None: empty containers have no clear expectation."""
+        """Return None: empty containers lack a clear expectation."""
         return None
 
     def fitted(self, text: str, replaced: str) -> str:

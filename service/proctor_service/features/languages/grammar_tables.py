@@ -138,4 +138,4 @@ _RUST = Grammar(
 GRAMMARS: Mapping[str, Grammar] = MappingProxyType(
     {"javascript": _JAVASCRIPT, "typescript": _JAVASCRIPT, "java": _JAVA, "go": _GO, "rust": _RUST}
 )
-"""Languages whose honest suites show that the control flags none; others have no clear expectations."""
+"""Languages with honest suites against false flags; the rest lack clear expectations."""

@@ -32,11 +32,11 @@ _TEST_FILES: Mapping[str, re.Pattern[str]] = MappingProxyType(
         "junit": re.compile(r".+\.java"),  # "SolTest.java"
     }
 )
-"""Files of each runner whose tests are certain to run; a grader with other files, too, has no control."""
+"""Files of each runner with tests certain to run; other files rule out the control."""
 
 
 class OtherLanguages:
-    """All languages but Python, by name. Raises StartError for a launcher that does not exist.
+    """All languages but Python, by name. Raises StartError for a missing launcher.
 
     The standards of each compiler of C and C++ are found once, in the first sandbox of its environment.
     """
@@ -74,7 +74,7 @@ class OtherLanguages:
         )
 
     def file_of(self, submission: Submission) -> tuple[str, str]:
-        """Return name and text of the file that has a submission's source; in Python, too."""
+        """Return name and text of the file with a submission's source; in Python, too."""
         language = self._rows.get(submission.language)
         if language is None:
             return SOLUTION, submission.source
@@ -87,7 +87,7 @@ class OtherLanguages:
         return await judge_runner(submission, grader, backend, self._rows)
 
     def tests(self, grader: ExecGrader | CommandGrader, language: str) -> Tests | None:
-        """Return the tests in a language that tree-sitter parses, for a negative control."""
+        """Return the tests in a language with a tree-sitter grammar, for a negative control."""
         if isinstance(grader, CommandGrader):
             assert grader.runner is not None
             runner, files, setup = grader.runner, grader.files, ""
@@ -120,7 +120,7 @@ class OtherLanguages:
     async def _language_of(self, submission: Submission, backend: Sandboxes) -> Language:
         """Return the language of a submission, with its options in the command of the compiler.
 
-        Raises InvalidTask if the compiler does not take the standard that the task asks for.
+        Raises InvalidTask if the compiler does not take the task's standard.
         """
         language = self._rows[submission.language].within(submission.limits.memory_mb)
         options = submission.compiler

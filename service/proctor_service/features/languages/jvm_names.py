@@ -1,7 +1,7 @@
 """Class names in a source for the JVM: the public class, which names the file, and the class to run.
 
 In Java both, in Kotlin and Scala the class to run. Its name includes the declared package. The search skips
-comments and literals and counts braces. It reads the beginning of a source, in linear time.
+comments and literals and counts braces. The search reads the beginning of a source, in linear time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TOKEN = re.compile(
     r"|\bvoid\s++main\s*+\((\s*+(?:final\s++)?+(?:java\.lang\.)?+String\b\s*+(?:\[|\.\.\.|[\w$]++\s*+\[))?+"
 )
 """`{`, `public`, `class Pair`, and `void main(String[]` or `void main(`."""
-_NAME = r"(?!\d)[\w$]++"
+_NAME = r"(?!\d)[\w$]++"  # `Pair$1`
 _PACKAGE = re.compile(rf"\s*+package\s++({_NAME}(?:\s*+\.\s*+{_NAME})*+)\s*+;")
 """`package com . example;` at the beginning."""
 
@@ -60,7 +60,7 @@ def named(language: Language, source: str) -> Language:
 class JavaNames:
     """Class names in a source.
 
-    `file`: class that gives the source's file its name. `main`: class to run, with its package.
+    `file`: class of which the source's file has its name. `main`: class to run, with its package.
     """
 
     file: str = DEFAULT_NAME
@@ -150,7 +150,7 @@ def kotlin_main(source: str) -> str:
 
 
 _SCALA_OBJECT = re.compile(rf"^(?:case\s++)?object\s++({_NAME})([^\n{{]*+)", re.MULTILINE)
-"""`object Main extends App`, with what follows the name on its line."""
+"""`object Main extends App`, with the rest of the line behind the name."""
 _SCALA_MAIN = re.compile(r"\bdef\s++main\b")  # `def main(args`
 _SCALA_APP = re.compile(r"\b(?:extends|with)\s++App\b")  # `extends App`
 _SCALA_ANNOTATED = re.compile(rf"@main\s++def\s++({_NAME})")  # `@main def run`

@@ -2,7 +2,7 @@
 
 A launcher of Proctor's runs the tests through the interface of the tool. It reads a secret word before
 the tests, and behind the tests reports the word and the outcome of each test (`launchers/`). The
-settings of a tool are the launcher's: those of the submission are left out.
+settings of a tool are the launcher's: the submission's files are left out.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def _cargo(
         files[path] = f'{head}{text}\n#[path = "../{name}.rs"]\nmod {name};\n'
     if not roots:
         raise InvalidTask("the grader has no file tests/NAME.rs")
-    is_alone = "Cargo.toml" not in tests  # a dependency may have a macro that makes tests
+    is_alone = "Cargo.toml" not in tests  # a dependency may have a macro for tests
     if is_alone and not any(_CARGO_TEST.search(_code(text)) for text in tests.values()):
         raise InvalidTask("no file of the grader has a test function")
     if any(not re.fullmatch(r"[a-z]\w*", root) for root in roots):  # `it`, `sums_2`
@@ -215,10 +215,10 @@ def _junit(
 
 
 def _class_of(path: str, text: str) -> str:
-    """Return the class of a test file, with its package: that with the file's name, if there is one."""
+    """Return the class of a test file, with its package: the class with the file's name, if any."""
     names = java_names(text)
     stem = path.rpartition("/")[2].removesuffix(".java")
-    if re.search(rf"\bclass\s+{re.escape(stem)}\b", text):
+    if re.search(rf"\bclass\s+{re.escape(stem)}\b", text):  # `class PairTest`
         return names.main[: names.main.rfind(".") + 1] + stem
     return names.main
 
@@ -238,7 +238,7 @@ def _jest(
 
 
 def _code(text: str) -> str:
-    """Return a test file without its comments, which may have tests that are switched off."""
+    """Return a test file without its comments, which may have switched-off tests."""
     return _COMMENT.sub("", text)
 
 

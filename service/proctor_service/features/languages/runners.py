@@ -1,8 +1,8 @@
-"""`command` with a `runner`: tests by the tool of a language, with the number of tests that ran.
+"""`command` with a `runner`: tests by the tool of a language, with the number of executed tests.
 
 The report of a run begins with a secret word; the launcher reads the word before the tests (`guest/
-command.py`). A report without the word, an end before the report, and a report without a
-passed test earn no reward. Tests and submission share a process: `in_process`.
+command.py`). Only a report with the word and with a passed test earns a reward. Tests and
+submission share a process: `in_process`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Sandboxes
 from proctor_service.settings.languages import Language, within
 
-_FEW_BYTES = 1 << 16  # size of a report that is parsed on the event loop
+_FEW_BYTES = 1 << 16  # largest report parsed on the event loop
 _TOO_LONG = TOO_LONG.rstrip(b"\n")
 _OUTCOMES = ("passed", "failed", "skipped")
 _MISSING = "missing "
@@ -34,7 +34,7 @@ _SHOWN = 300
 
 @dataclass(slots=True)
 class Report:
-    """Number of tests by outcome, the first failed ones, and what was wrong with report or run."""
+    """Number of tests by outcome, the first failed ones, and the fault of report or run."""
 
     counts: Counter[str] = field(default_factory=Counter)
     failed: list[tuple[int, str]] = field(default_factory=list)
@@ -113,7 +113,7 @@ def _read(finished: Run, word: str, report: Report, tool: str) -> None:
 
 
 def _reached(lines: Sequence[bytes]) -> str:
-    """Return the text that the launcher left at its end, or an empty text."""
+    """Return the launcher's text at its end, or an empty text."""
     try:
         match list(map(loads, lines)):
             case [["reached", str(text)]]:

@@ -1,4 +1,4 @@
-"""Programs whose tests are apart from the completion: `exec` with `setup` and `tests`.
+"""Programs with tests apart from the completion: `exec` with `setup` and `tests`.
 
 Each part is a file of its own. A launcher in the same language (`launchers/`) runs setup,
 completion and tests in this order, in one process. The launcher reads a secret word from descriptor 3 before
@@ -32,7 +32,7 @@ from proctor_service.judge.graders.programs import Parts
 from proctor_service.settings.languages import Language
 
 NAME = "PROCTOR_NAME"
-"""Placeholder of an identifier that no completion can know."""
+"""Placeholder of an identifier unknown to completions."""
 _LAUNCHERS = files(__package__) / "launchers"
 _GO_MAIN = re.compile(r"^func[ \t]+main[ \t]*\([ \t]*\)", re.MULTILINE)  # `func main()`
 _RUST_MAIN = re.compile(
@@ -62,7 +62,7 @@ class Arranged:
 
 
 def arranged(language: Language, parts: Parts) -> Arranged:
-    """Return files and commands for a language that has a launcher."""
+    """Return files and commands for a language with a launcher."""
     assert language.launcher is not None
     name = f"proctor_{secrets.token_hex(8)}"
     return _ARRANGE.get(language.launcher, _interpreted)(language, parts, name)
@@ -134,7 +134,7 @@ def _together(language: str, parts: Parts, package: re.Pattern[str]) -> Parts:
 
 
 def _javascript(language: Language, parts: Parts, name: str) -> Arranged:
-    """Leave out of the completion what the setup has required by the same line: they share a scope."""
+    """Leave out a `require` of the completion equal to the setup's: they share a scope."""
     completion = without_repeated(parts.completion, parts.setup, REQUIRE)
     return _interpreted(language, replace(parts, completion=completion), name)
 
@@ -191,7 +191,8 @@ def _go_file(text: str) -> str:
 
 
 def _rust(language: Language, parts: Parts, name: str) -> Arranged:
-    """Make the completion the crate: its macros reach the tests behind it, and not the launcher before it."""
+    """Make the completion the crate: its macros reach the tests behind, but not the launcher
+    before."""
     assert language.compile is not None
     inner = RUST_INNER.match(parts.completion)
     at = inner.end() if inner else 0
@@ -272,11 +273,11 @@ _ARRANGE: Mapping[str, Callable[[Language, Parts, str], Arranged]] = MappingProx
         "typescript": _typescript,
     }
 )
-"""Launchers with rules of their own; any other one interprets the parts, and is found by its file's name."""
+"""Launchers with rules of their own; any other interprets the parts, found by its file's name."""
 
 
 def check_launchers(languages: Mapping[str, Language]) -> None:
-    """Raise StartError for a language whose launcher does not exist."""
+    """Raise StartError for a language with a missing launcher."""
     for name, language in languages.items():
         launcher = language.launcher
         if launcher is not None and launcher not in _ARRANGE and launcher not in _launchers():

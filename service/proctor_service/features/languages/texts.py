@@ -40,16 +40,18 @@ _PROSE = re.compile(
     r"|[^\n\w]{0,99}[A-Z](?:[^\n]{0,9999}:$|[\w']*+,? [a-z']++,? [a-z]+\b)|(?:\$|%|>>>) |\Z)"
 )
 _SIGN = re.compile(r"[(){}\[\]=;$<>@\"|]|\b(?:echo|print|puts) ")  # "f(x)", "puts 1"
+# "// note", "/* note */", "-- note", "# note", "\"a\"", "'a'"; not "#include <a>".
 _COMMENT_OR_STRING = re.compile(
     r"""(?P<comment>//[^\n]*+|(?<![\w.*/}"'])/\*(?s:.*?)(?:\*/|\Z)|(?<!\S)--(?=\s)[^\n]*+"""
     r"|(?<![^\s;])#(?![\[!]|[ \t]{0,20}(?:define|include)\b)[^\n]*+)"
     r"""|"(?:[^"\\\n]++|\\.)*+"?|'(?:[^'\\\n]++|\\.)*+'?"""
 )
+# "func" in "func f"
 _KEYWORD = (
     r"\b(?:class|def|define|enum|fn|fun|func|function|impl|interface|module|namespace|object|package"
     r"|record|struct|sub|trait|type|union)\b"
 )
-_ARGUMENTS = r"\((?:[^(){};]{1,300}+|\([^(){};]{0,100}+\)){0,20}+\)"
+_ARGUMENTS = r"\((?:[^(){};]{1,300}+|\([^(){};]{0,100}+\)){0,20}+\)"  # "(int n, F(int) f)"
 # "def twice", "func (t T) Twice"; "int twice(int n)\n{"; "twice = async (n) =>"; "struct {…} Point;".
 _DEFINITION = re.compile(
     rf"{_KEYWORD}[!&* ]{{1,3}}(?:class |<[^<>\n]{{0,80}}+> ?|\([^()\n]{{0,100}}+\) ?)?"
@@ -61,6 +63,7 @@ _DEFINITION = re.compile(
     rf"|R6Class|lambda\b|\\\(|\||->|(?:{_ARGUMENTS}|\w{{1,60}}+)(?: ?: ?\w{{1,60}}+)? ?=>))|\}} ?(\w++) ?;"
 )
 # Other signs of code that is no example: a function without a name, a result, the begin of a file.
+# "=> 1", ") -> int", "sub {", "return", "#!/bin/sh", "main(".
 _IS_CODE = re.compile(
     r"(?m)=>|\) ?->|= ?\[[^\[\]\n]{0,80}+\] ?[({m]|\bsub ?\{|^[\w-]++ ?\(\) ?\(|\{ ?\w++ ?:[^\n]{1,80} ->"
     r"|\b(?:exports?|return|std::cin|template)\b|^#!|^ ?# ?include|^package\b|\bmain ?\("
@@ -70,12 +73,14 @@ _USED = re.compile(
     r"(?m)(?<![\w.>:])\$?(\w[\w.]*+[?!]?)(?=(?:<[\w, ]{1,60}+>)? ?\()|(?<![\w.$>:])([A-Z]\w*+)"
     r"|(?:^|[;|&`{!]|\$\(|\b(?:do|elif|if|then|until|while)\b) ?(?!(?:if|while)\b)([\w-]++)(?=$|[ ;)'\"`])"
 )
+# "n" in "n = 1", "n += 1", "n := 1" and "n <- 1"; nothing in "n == 1".
 _ASSIGNED = re.compile(r"(?<![\w.])([\w.]++) ?(?:[-+*/|&^%]?=(?![=>~])|:=|<-)(?! ?require\b)")
+# "chmod +x a.sh", "./a.sh", "bash a.sh".
 _RUNS_A_SCRIPT = re.compile(r"[^\n]*(?:\bchmod\b|\./[\w./-]+|\b(?:ba)?sh[ \t]+[\w./-]+\.sh\b)")
 
 
 def is_program(text: str) -> bool:
-    """Return True if the first line of a text is certain to be code, and no fence closes the text."""
+    """Return True if the first line of a text is certain to be code, without a closing fence."""
     return _ONLY_CODE.match(text) is not None and first_end(text) is None
 
 
@@ -86,13 +91,14 @@ def begins_as_code(text: str) -> bool:
 
 
 def defined_names(block: str) -> frozenset[str]:
-    """Return the functions and types that a block defines; of a name with dots, its parts, too."""
+    """Return the functions and types defined by a block; of a name with dots, its parts, too."""
     found = ("".join(names) for names in _DEFINITION.findall(_without_strings(block)))
     return frozenset(part for name in found for part in (name, *name.split(".")))
 
 
 def is_example(block: str, defined: frozenset[str], *, is_named: bool) -> bool:
-    """Tell whether a block is an output, runs a script, or only calls one of the names `defined`."""
+    """Return True for a block which is an output, runs a script, or only calls names in
+    `defined`."""
     plain, is_code = _without_strings(block), is_named or begins_as_code(block)
     if not is_code or all(map(_RUNS_A_SCRIPT.match, plain.splitlines())):
         return True
@@ -104,9 +110,10 @@ def is_example(block: str, defined: frozenset[str], *, is_named: bool) -> bool:
 
 
 def _without_strings(text: str) -> str:
-    """Return the text without comments, and without strings that contain no name."""
+    """Return the text without comments, and without strings in which names are absent."""
 
     def rest(found: re.Match[str]) -> str:
+        # "${" in "${name}", "#{" in "#{name}"
         return found[0] if found["comment"] is None and re.search(r"[$#][{(]", found[0]) else " '' "
 
     lines = (" ".join(line.split()) for line in _COMMENT_OR_STRING.sub(rest, text).splitlines())
@@ -196,6 +203,7 @@ def _javascript_parts(before: str, code: str) -> tuple[str, str]:
 
 def _declared(code: str) -> set[str]:
     """Return the names that lines such as `const { a, b: c } = …` and `import d, { e } from …` declare."""
+    # Parts of "{ a, b: c }": " a" and " b: c "; the words of the second: "b" and "c".
     parts = [part for found in _DECLARES.findall(code) for part in re.split(r"[,{}]", found)]
     names = (re.findall(r"[\w$]+", part.partition(" from ")[0]) for part in parts)
     return {each[-1] for each in names if each}
@@ -223,6 +231,7 @@ def _hoisted(*lines: str) -> Join:
     return join
 
 
+# "package a.b;" and "import static a.b.*;"
 _JAVA = _hoisted(
     r"^[ \t]*package[ \t]+[\w.]+[ \t]*;", r"^import[ \t]+(?:static[ \t]+)?[\w.*]+[ \t]*;"
 )
@@ -233,7 +242,7 @@ def _java(before: str, code: str) -> str:
 
 
 def _go(before: str, code: str) -> str:
-    """Leave out the imports of `before` that the program lacks a use of: Go refuses them."""
+    """Leave out the unused imports of `before`: Go refuses them."""
     package = GO_PACKAGE.search(code) or GO_PACKAGE.search(before)
     before, code = GO_PACKAGE.sub("", before), GO_PACKAGE.sub("", code)
     rest = GO_IMPORT.sub("", before) + "\n" + GO_IMPORT.sub("", code)
@@ -241,16 +250,16 @@ def _go(before: str, code: str) -> str:
     for found in GO_IMPORT.finditer(go_setup(before, code)):
         for each in GO_IMPORTED.finditer(found[0][6:]):
             name = each[1] or _GO_VERSION.sub("", each[2].strip('"')).rpartition("/")[2]
-            if name in "_." or re.search(rf"\b{re.escape(name)}\.", rest):
+            if name in "_." or re.search(rf"\b{re.escape(name)}\.", rest):  # `math.`
                 imports.append(f"import {each[0]}")
     pieces = [package[0] if package else "", *dict.fromkeys(imports), rest.lstrip("\n")]
     return "\n".join(pieces).lstrip("\n")
 
 
 def _rust(before: str, code: str) -> str:
-    """Import the names of `before` by a wildcard, so that the completion may import the same ones."""
+    """Import the names of `before` by a wildcard, so the completion may import the same names."""
     inner, own = RUST_INNER.match(code), RUST_INNER.match(before)
-    assert inner is not None  # it matches an empty text
+    assert inner is not None  # matches an empty text
     assert own is not None
     before, code = before[own.end() :], code[inner.end() :]
     names = _RUST_STANDARD.findall(before)
@@ -271,9 +280,9 @@ def _javascript(before: str, code: str) -> str:
 
 
 _PHP = _hoisted(
-    r"^declare[ \t]*\([ \t]*strict_types[^()\n]*\)[ \t]*;",
-    r"^namespace[ \t]+[\w\\]+[ \t]*;",
-    r"^use[ \t]+[^\n;({]*;",
+    r"^declare[ \t]*\([ \t]*strict_types[^()\n]*\)[ \t]*;",  # "declare(strict_types=1);"
+    r"^namespace[ \t]+[\w\\]+[ \t]*;",  # "namespace App\Http;"
+    r"^use[ \t]+[^\n;({]*;",  # "use App\User as U;"
 )
 
 
@@ -293,11 +302,12 @@ _JOIN: Mapping[str, Join] = MappingProxyType(
         "java": _java,
         "junit": _java,
         "kotlin": _hoisted(
-            r"^@file:[^\n]*",
-            r"^package[ \t]+[\w.]+;?",
-            r"^import[ \t]+[\w.*]+(?:[ \t]+as[ \t]+\w+)?;?",
+            r"^@file:[^\n]*",  # '@file:JvmName("A")'
+            r"^package[ \t]+[\w.]+;?",  # "package a.b"
+            r"^import[ \t]+[\w.*]+(?:[ \t]+as[ \t]+\w+)?;?",  # "import a.b as c"
         ),
-        "scala": _hoisted(r"^package[ \t]+[\w.]+;?[ \t]*$"),
+        "scala": _hoisted(r"^package[ \t]+[\w.]+;?[ \t]*$"),  # "package a.b"
+        # "using static System.Math;" and "using A = System.Int32;"
         "csharp": _hoisted(r"^using[ \t]+(?:static[ \t]+)?[\w.]+(?:[ \t]*=[ \t]*[\w.<>]+)?[ \t]*;"),
         "go": _go,
         "go_test": _go,
@@ -308,12 +318,13 @@ _JOIN: Mapping[str, Join] = MappingProxyType(
         "php": _php,
     }
 )
-"""Languages whose files begin with something; in the others a source goes on with the next one."""
+"""Languages with a fixed beginning of files; elsewhere a source goes on with the next source."""
 
 
 # ---------------------------------------------------------------- completion
 
-_KEYWORDS = r"(?:function|fun|func|def|sub|fn)\s+"
+_KEYWORDS = r"(?:function|fun|func|def|sub|fn)\s+"  # "def "
+# " = async (n) =>" and ": F = function"
 _ARROW = r"\s*(?::[^=\n]{1,100})?=\s*(?:async\s*)?(?:function\b|\([^()]*\)[^=\n]{0,100}=>|\w+\s*=>)"
 _TYPED = re.compile(
     r"[ \t]*+(?!return\b|else\b|throw\b|new\b)[\w:<>,\[\]&*.? \t]*[\w>\]&*][ \t&*]+"
@@ -362,7 +373,8 @@ def _completed(language: str, code: str, around: Around) -> str:
 
 
 def with_definition(language: str, prompt: str, code: str, name: str | None) -> str | None:
-    """Return the program of a completion that defines the prompt's function; None if it does not."""
+    """Return the program of a completion that defines the prompt's function, else None."""
+    # "twice" of "Solution().twice"
     function = re.split(r"\W+", name or "")[-1] or _last_name(language, prompt)
     if function is None or not _definitions(language, function, code):
         return None
@@ -385,12 +397,12 @@ def with_definition(language: str, prompt: str, code: str, name: str | None) -> 
 
 
 def continued(language: str, prompt: str, body: str, suffix: str) -> str:
-    """Return the program of a function's body, with the braces of the prompt that the body leaves open."""
+    """Return the program of a function's body, with the closing braces for the prompt."""
     program = prompt + body + suffix
     if suffix and prompt.endswith("\n") and not body.endswith("\n") and not suffix[:1].isspace():
         program = f"{prompt}{body}\n{suffix}"
     program = _closed(language, prompt, program)
-    if language == "go":  # the program may lack a use of what the prompt imports
+    if language == "go":  # the program may leave an import of the prompt unused
         imports = "\n".join(GO_IMPORT.findall(program))
         return joined(language, imports, GO_IMPORT.sub("", program))
     return program
@@ -402,8 +414,8 @@ def _definitions(language: str, name: str, text: str) -> list[int]:
         return [place for _, place in _typed(text, re.escape(name))]
     name = re.escape(name)
     patterns = [
-        rf"\b{_KEYWORDS}{name}(?!\w)",
-        rf"\b(?:const|let|var)\s+{name}{_ARROW}",
+        rf"\b{_KEYWORDS}{name}(?!\w)",  # "func twice"
+        rf"\b(?:const|let|var)\s+{name}{_ARROW}",  # "const twice = (n) =>"
         rf"^[ \t]*+(?:local[ \t]+)?{name}[ \t]*(?:<-|=)[ \t]*function\b",  # R and Lua
         rf"^{name}[ \t]*\(\)",  # Bash
     ]
@@ -412,7 +424,7 @@ def _definitions(language: str, name: str, text: str) -> list[int]:
 
 def _typed(text: str, name: str = r"\w+") -> Iterator[tuple[str, int]]:
     """Yield the name and the place of each function with a type before it, as in `int f(`."""
-    found_names = re.finditer(rf"(?<![\w.$])({name}){_PARAMETERS}", text)
+    found_names = re.finditer(rf"(?<![\w.$])({name}){_PARAMETERS}", text)  # `f(int n) {`
     for found in islice(found_names, MAX_DEFINITIONS):
         end = found.start()
         least = max(end - MAX_TYPE_CHARACTERS, 0)
@@ -426,6 +438,7 @@ def _last_name(language: str, prompt: str) -> str | None:
     if language in _TYPED_LANGUAGES:
         names = [name for name, _ in _typed(prompt)]
     else:
+        # "twice" in "def twice" and in the Bash "twice ()"
         pairs = re.findall(rf"\b{_KEYWORDS}([\w.]+)|^([\w.]+)[ \t]*\(\)", prompt, re.MULTILINE)
         names = [first or second for first, second in pairs]
     return names[-1] if names else None

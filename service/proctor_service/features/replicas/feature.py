@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
     from proctor_service.feature import Core, Sources
     from proctor_service.features.replicas.forwarding import Replicas
-    from proctor_service.features.replicas.judge_processes.pool import Pool
+    from proctor_service.features.replicas.judge_processes.pool import JudgePool
     from proctor_service.features.replicas.redis_store import RedisStore
     from proctor_service.features.replicas.spreading import Spreader
 
 
 class ReplicasFeature(Feature):
-    """This replica: its peers, its judge processes, and the store that replicas share."""
+    """This replica: its peers, its judge processes, and the replicas' common store."""
 
     name = "replicas"
 
@@ -28,7 +28,7 @@ class ReplicasFeature(Feature):
         self.replicas: Replicas | None = None
         self.spreader: Spreader | None = None
         self._store: RedisStore | None = None
-        self._pool: Pool | None = None
+        self._pool: JudgePool | None = None
 
     def backend(self, sources: Sources) -> Sources:
         """Return the sources with judge processes and peers, as the settings say. Raises StartError."""
@@ -49,7 +49,7 @@ class ReplicasFeature(Feature):
         return replace(sources, fleet=PeerFleet(self.replicas, answers))
 
     def _with_judge_processes(self, sources: Sources) -> Sources:
-        from proctor_service.features.replicas.judge_processes.pool import Pool
+        from proctor_service.features.replicas.judge_processes.pool import JudgePool
         from proctor_service.sandbox.linux.delegation import enable_limits
         from proctor_service.sandbox.open_files import fitted
         from proctor_service.settings import worker_environment
@@ -63,7 +63,7 @@ class ReplicasFeature(Feature):
         settings = settings.model_copy(
             update={name: sum(getattr(part, name) for part in each) for name in totals}
         )
-        pool = Pool(
+        pool = JudgePool(
             each,
             worker_environment(),
             metrics.worker_ended,
@@ -106,7 +106,7 @@ class ReplicasFeature(Feature):
 
 
 def _store(sources: Sources) -> RedisStore | None:
-    """Return the store that replicas share, or None without a Redis. Raises StartError."""
+    """Return the replicas' common store, or None without a Redis. Raises StartError."""
     url = sources.settings.redis_url.get_secret_value()
     if not url:
         return None

@@ -1,4 +1,4 @@
-"""Forwarding of requests to the replica that holds a sandbox, and of its answers to the client.
+"""Forwarding of requests to the replica with a sandbox, and of its answers to the client.
 
 Both bodies are streamed in pieces, and a disconnect of the client is forwarded too. If the replica
 is gone, the answer is `sandbox_lost`, at once: its sandboxes cannot be restored. A request about
@@ -42,14 +42,14 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class PeerFleet(Fleet):
-    """All replicas: this one, and its peers."""
+    """All replicas: this replica, and its peers."""
 
     def __init__(self, replicas: Replicas, answers: SharedAnswers | None) -> None:
         super().__init__(replicas.identity.id_prefix, answers)
         self._replicas = replicas
 
     def route_class(self) -> type[APIRoute]:
-        """Return a route class that forwards requests if another replica holds the `sandbox_id`."""
+        """Return a route class to forward requests if another replica holds the `sandbox_id`."""
         replicas = self._replicas
 
         class Routed(APIRoute):
@@ -168,6 +168,6 @@ def _question(request: Request, body: AsyncIterator[bytes] | None) -> Question:
 
 
 def _missing_ok(request: Request) -> bool:
-    """Return True for a stop request that accepts a missing sandbox."""
-    asked = request.query_params.get("missing_ok", "").lower() in TRUTHS
-    return request.method == "DELETE" and asked
+    """Return True if a stop request accepts a missing sandbox."""
+    missing_ok = request.query_params.get("missing_ok", "").lower() in TRUTHS
+    return request.method == "DELETE" and missing_ok

@@ -42,14 +42,17 @@ class Question:
 
 
 class Replicas:
-    """This replica and its peers; `tell` receives `answered` or `unreachable` for each request."""
+    """This replica and its peers; `on_outcome` gets `answered` or `unreachable` per request."""
 
     def __init__(
-        self, identity: Identity, peers: Peers, tell: Callable[[str], None] = lambda outcome: None
+        self,
+        identity: Identity,
+        peers: Peers,
+        on_outcome: Callable[[str], None] = lambda outcome: None,
     ) -> None:
         self.identity = identity
         self._peers = peers
-        self._tell = tell
+        self._on_outcome = on_outcome
         self._http: httpx.AsyncClient | None = None
         self._draining = False
         self._under_way = 0
@@ -57,7 +60,7 @@ class Replicas:
         self._idle.set()
 
     async def holder(self, sandbox_id: str) -> str:
-        """Return the URL of the replica that holds a sandbox of another replica.
+        """Return the URL of the replica with a sandbox of another replica.
 
         Raises SandboxLost if the holder is gone, or was an earlier run of this replica.
         """
@@ -93,7 +96,7 @@ class Replicas:
             log.warning("a replica does not answer", extra={"replica": url, "why": repr(error)})
             raise SandboxLost("the replica that held this sandbox does not answer") from None
         finally:
-            self._tell(outcome)
+            self._on_outcome(outcome)
             self._under_way -= 1
             if not self._under_way:
                 self._idle.set()

@@ -13,6 +13,7 @@ import secrets
 from dataclasses import dataclass, field
 
 _ID = re.compile(r"sb_([0-9a-f]{8})([0-9a-f]{6})[0-9a-f]{18}")
+"""Matches `sb_`, eight digits of the replica, six of its start and 18 others."""
 
 
 def address_of(url: str) -> str:

@@ -74,7 +74,7 @@ class Peers:
         self._own = own
         self._fixed = [url for url in found if not url.startswith("dns:")]
         self._names = [url for url in found if url.startswith("dns:")]
-        self._known: dict[str, list[str]] = {}
+        self._resolved: dict[str, list[str]] = {}
         self._ask_dns = look_up
         self._clock = clock
         self._looked_up = -LOOKUP_SECONDS
@@ -84,7 +84,7 @@ class Peers:
         """Return the URLs of all other replicas."""
         if self._names and self._clock() - self._looked_up >= LOOKUP_SECONDS:
             await self._look_up()
-        found = [*self._fixed, *(url for urls in self._known.values() for url in urls)]
+        found = [*self._fixed, *(url for urls in self._resolved.values() for url in urls)]
         return [url for url in dict.fromkeys(found) if url != self._own]
 
     async def at(self, address: str) -> str | None:
@@ -116,7 +116,7 @@ class Peers:
         except OSError as error:
             log.warning("the DNS does not answer", extra={"host": host, "why": str(error)})
             return
-        self._known[name] = [_url("http", each, port) for each in sorted(found)]
+        self._resolved[name] = [_url("http", each, port) for each in sorted(found)]
 
     def _family(self) -> socket.AddressFamily:
         """Return the address family of this replica's own URL.

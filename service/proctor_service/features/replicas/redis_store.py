@@ -25,18 +25,18 @@ T = TypeVar("T")
 
 PAUSE_SECONDS = 5.0
 TRIES = 2
-"""Attempts per request: a replica that was itself blocked finds all its requests overdue."""
+"""Attempts per request: after its own stall, a replica finds all its requests overdue."""
 PREFIX = b"proctor:"
 
 
 class RedisStore:
-    """Store of fields for `keep_seconds`; `tell` is called for each failure."""
+    """Store of fields for `keep_seconds`; `on_failure` is called for each failure."""
 
     def __init__(
         self,
         url: str,
         keep_seconds: float,
-        tell: Callable[[], None] = lambda: None,
+        on_failure: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Create the client. Raises StartError for an invalid URL."""
@@ -44,7 +44,7 @@ class RedisStore:
         self._where = urlsplit(url).hostname
         self._password = unquote(urlsplit(url).password or "")
         self._keep_seconds = max(1, round(keep_seconds))
-        self._tell = tell
+        self._on_failure = on_failure
         self._clock = clock
         self._paused_until = 0.0
         self._away = False
@@ -55,7 +55,7 @@ class RedisStore:
         return not self._away
 
     async def open(self) -> None:
-        """Ping Redis once, so that a wrong address shows at the start, before the first reward.
+        """Ping Redis once: a wrong address shows at the start, before the first reward.
 
         Raises StartError if Redis refuses the client. An unreachable Redis is only logged, since
         Redis may come back.
@@ -63,10 +63,12 @@ class RedisStore:
         try:
             await answer_of(self._redis.ping())
         except (AuthenticationError, ResponseError) as error:
-            # Old versions repeat the command that they do not know, with the password in it.
-            said = str(error).replace(self._password, "***") if self._password else str(error)
-            raise StartError(f"PROCTOR_REDIS_URL: Redis at {self._where} refuses: {said}") from None
-        except TypeError as error:  # an option of the URL that no connection takes
+            # Old versions repeat an unknown command, with the password.
+            message = str(error).replace(self._password, "***") if self._password else str(error)
+            raise StartError(
+                f"PROCTOR_REDIS_URL: Redis at {self._where} refuses: {message}"
+            ) from None
+        except TypeError as error:  # an unknown option of the URL
             raise StartError(f"PROCTOR_REDIS_URL: {error}") from None
         except RedisDown as error:
             self._away = True
@@ -115,7 +117,7 @@ class RedisStore:
                 return answer
             except RedisDown as error:
                 failure = error
-        self._tell()
+        self._on_failure()
         self._paused_until = self._clock() + PAUSE_SECONDS
         if not self._away:
             why = {"host": self._where, "why": type(failure).__name__}

@@ -1,8 +1,8 @@
 """Slices of a batch on their way to a peer and back: items to a request, lines to outcomes.
 
 A slice is an ordinary request to /reward, with the token of its tenant: the peer applies the rules
-and limits of any request. The peer's answer is checked: a line that does not fit its item counts as
-lost, and the item is judged here.
+and limits of any request. The peer's answer is checked: a line unfit for its item counts as lost,
+and the item is judged here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from proctor_service.sandbox.interface import Limits, Usage
 from proctor_service.scheduling.pacer import Pacer
 
 LARGEST_ITEM_BYTES = 1 << 20
-"""Approximate size of an item; sending a larger one to a peer would block other work for long."""
+"""Approximate size of an item; to send a larger item would block other work for long."""
 LARGEST_SLICE_BYTES = 4 << 20
 NODE_BYTES = 16
 LEAST_DEADLINE_SECONDS = 0.001
@@ -34,7 +34,7 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 class RewardSlices:
-    """Codec of slices: requests to /reward and their lines. `tokens`: by tenant, empty for none."""
+    """Codec of slices: requests to /reward and their lines. `tokens`: by tenant, may be empty."""
 
     def __init__(
         self, tokens: Mapping[str, str], clock: Callable[[], float] = time.monotonic
@@ -43,7 +43,7 @@ class RewardSlices:
         self._clock = clock
 
     def headers(self, item: Item) -> dict[str, str]:
-        """Return the headers that a request of the item's tenant has."""
+        """Return the headers of a request of the item's tenant."""
         headers = {"traceparent": item.traceparent} if item.traceparent else {}
         token = self._tokens.get(item.tenant)
         if token is not None:
@@ -51,11 +51,11 @@ class RewardSlices:
         return headers
 
     def alike(self, one: Item, other: Item) -> bool:
-        """Return True if both items, of one job, may go in one request."""
+        """Return True if both items, of the same job, may go in the same request."""
         return one.tags == other.tags
 
     def patience_seconds(self, item: Item) -> float:
-        """Return the CPU seconds that a peer may need for the item."""
+        """Return the CPU seconds of the item at a peer, at most."""
         assert isinstance(item.submission, Submission), "there is something to judge"
         return item.submission.limits.cpu_seconds
 
@@ -105,7 +105,7 @@ class RewardSlices:
     ) -> tuple[int, Outcome | InvalidTask | None]:
         """Return the index of a line's item and its outcome, or None to judge the item here.
 
-        The summary has the index -1. Raises ValueError for a line that belongs to no item.
+        The summary has the index -1. Raises ValueError for a line without an item.
         """
         found = json.loads(line)
         if isinstance(found, dict) and "summary" in found:
@@ -190,7 +190,7 @@ def _submission_body(submission: Submission, shared: Submission) -> dict[str, An
 
 
 def _limits(limits: Limits) -> dict[str, Any]:
-    """Return the limits that are set: an older peer does not know every field."""
+    """Return the limits with a value: an older peer may lack a field."""
     return {name: value for name, value in asdict(limits).items() if value is not None}
 
 
@@ -204,11 +204,11 @@ def _dump(body: dict[str, Any]) -> bytes:
 
 
 def _judgement(result: Result) -> Judgement | None:
-    """Return the judgement of a line, or None if the line holds none."""
-    known = result.verdict in get_args(Verdict) and result.verdict != "no_code"
+    """Return the judgement of a line, if any."""
+    has_verdict = result.verdict in get_args(Verdict) and result.verdict != "no_code"
     fits = result.integrity in get_args(Integrity) and result.level in (None, *get_args(Level))
     fits = fits and result.negative_control in (None, *get_args(ControlOutcome))
-    if not (known and fits):
+    if not (has_verdict and fits):
         return None
     tests, usage = result.tests, result.usage
     return Judgement(

@@ -2,8 +2,8 @@
 
 Each result is shared when it is finished, and the first shared result wins: a retry on another
 replica finds the judged items, judges only the rest, and both replicas return the same results. A
-replica does not wait for work in progress on other replicas. Retryable errors are not shared. Names
-are hashed, so the store contains neither tenants nor keys.
+replica ignores work in progress on other replicas. Retryable errors stay local. Names are hashed,
+so the store is free of tenants and keys.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Slices of a batch, as the spreader sees them: items at peers, and what each peer is able to take."""
+"""Slices of a batch, as the spreader sees them: items at peers, and the capacity of each peer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from proctor_service.scheduling.fair_share import PeerItem
 POLL_SECONDS = 0.25
 LATELY_SECONDS = 1.5
 LEAD_SECONDS = 0.3
-"""Work that a peer has in advance, so that its slots never wait for the next slice."""
+"""Work of a peer in advance, so its slots never wait for the next slice."""
 SLICE_SECONDS = 0.15
 MOST_IN_SLICE = 256
 
@@ -34,13 +34,13 @@ class Slices(Protocol):
     """Codec of slices; works are the portable works of the queue."""
 
     def headers(self, work: Any) -> dict[str, str]:
-        """Return the headers that a request of the work's tenant has."""
+        """Return the headers of a request of the work's tenant."""
 
     def alike(self, one: Any, other: Any) -> bool:
-        """Return True if both works, of one job, may go in one request."""
+        """Return True if both works, of the same job, may go in the same request."""
 
     def patience_seconds(self, work: Any) -> float:
-        """Return the CPU seconds that a peer may need for the work."""
+        """Return the CPU seconds of the work at a peer, at most."""
 
     async def pack(self, works: Sequence[Any]) -> Packed:
         """Return the request for the first of these works, as many as fit."""
@@ -52,7 +52,7 @@ class Slices(Protocol):
         """
 
 
-class Told(Protocol):
+class SliceObserver(Protocol):
     """Counters. `outcome` of a slice: `answered`, `refused`, `lost` or `given_up`."""
 
     def slice_ended(self, outcome: str) -> None:
@@ -71,7 +71,7 @@ class Peer:
     free: bool = False
     rate: float = 0.0
     heard: float = 0.0
-    asked: float = 0.0
+    asked_at: float = 0.0
     rests_until: float = 0.0
     slices: set[Slice] = field(default_factory=set)
     capacity_request: asyncio.Task[None] | None = None
@@ -80,29 +80,29 @@ class Peer:
 
     @property
     def outstanding(self) -> int:
-        """Number of items that the peer has not answered."""
+        """Number of items without the peer's answer."""
         return sum(len(each.rest) for each in self.slices)
 
     def note_capacity(self, body: bytes) -> None:
-        """Note the peer's answer to /capacity: it has free cores unless others' work waits there."""
+        """Note the peer's answer to /capacity: free cores count unless other work waits there."""
         self.free = False
         with contextlib.suppress(ValueError, TypeError, KeyError):
-            told = json.loads(body)
-            slots, busy, queued = int(told["slots"]), int(told["busy"]), int(told["queued"])
+            status = json.loads(body)
+            slots, busy, queued = int(status["slots"]), int(status["busy"]), int(status["queued"])
             self.slots = max(slots, 1)
             free = busy < slots and not queued
             if self.slices:  # the lead of another replica may wait there as well, but no more
                 others = queued - self.outstanding
                 free = others <= slots + self.rate * LEAD_SECONDS
-            self.free = free and not told["draining"]
+            self.free = free and not status["draining"]
 
     def may_get(self, now: float) -> bool:
         """Return True if the peer was free when it was last asked, a moment ago."""
-        asked_lately = now - self.asked <= LATELY_SECONDS
+        asked_lately = now - self.asked_at <= LATELY_SECONDS
         return self.free and asked_lately and now >= self.rests_until
 
     def hear(self, now: float, results: int) -> None:
-        """Note results that came; the rate is their moving average."""
+        """Note received results; the rate is their moving average."""
         self.heard = now
         self.results += results
         seconds = now - self.counted_since
@@ -112,14 +112,15 @@ class Peer:
             self.results, self.counted_since = 0, now
 
     def wanted(self, surplus: int, replicas: int, guess_rate: float, now: float) -> int:
-        """Return how many of the items in `surplus` the peer is to get now; 0 for none yet.
+        """Return how many of the items in `surplus` the peer is to get now; 0 without results so
+        far.
 
-        `guess_rate`: results per second of a peer that has none yet.
+        `guess_rate`: results per second of a peer without results so far.
         """
         outstanding = self.outstanding
         share = max(surplus - self.slots, 0) / replicas
         rate = self.rate or guess_rate
-        if outstanding:  # never more than the peer shows by what it does now
+        if outstanding:  # at most the peer's proven rate
             rate = min(rate, (self.results + self.slots) / max(now - self.counted_since, 0.001))
         room = self.slots + min(rate * LEAD_SECONDS, share)
         size = int(min(room - outstanding, surplus, MOST_IN_SLICE))
@@ -129,7 +130,7 @@ class Peer:
 
 @dataclass(slots=True, eq=False)
 class Slice:
-    """Items on their way to a peer. `rest`: those without a result, by index."""
+    """Items on their way to a peer. `rest`: the items without a result, by index."""
 
     sent: float
     task: asyncio.Task[None] | None = None

@@ -1,12 +1,13 @@
-"""Spreading of a large batch: slices of what waits here go to peers with free cores.
+"""Spreading of a large batch: slices of the work which waits here go to peers with free cores.
 
-While more items wait than the slots of this replica take within a moment, each peer is asked for its
-capacity every 0.25 s. A peer with free cores gets a slice, and more as its results come: about what it
-judges in 0.3 s, and at most an equal part of what still waits, so that all replicas end at the same
-time. A slice is a request that the tenant could send, marked as forwarded: a peer never hands it on.
+While more items wait than the slots of this replica take within a moment, each peer is asked for
+its capacity every 0.25 s. A peer with free cores gets a slice, and more as its results come: about
+its work of 0.3 s, and at most an equal part of the waiting items, so that all replicas end at the
+same time. A slice is a request as the tenant could send, marked as forwarded: a peer never hands a
+slice on.
 
-A peer that refuses, fails or falls silent costs time and no reward: what it had is judged here. So
-does a slow peer: when this replica has nothing else to do, it judges long outstanding items itself.
+A peer which refuses, fails or falls silent costs only time: its items are judged here. So
+does a slow peer: when this replica is idle, it judges long outstanding items itself.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from proctor_service.features.replicas.slices import (
     POLL_SECONDS,
     Peer,
     Slice,
+    SliceObserver,
     Slices,
-    Told,
     lines_of,
 )
 from proctor_service.scheduling.fair_share import PeerItem
@@ -35,15 +36,15 @@ log = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 1.0
 SILENT_SECONDS = 3.0
-"""A peer with slices that sends neither a result nor its capacity for so long has lost them."""
+"""Time after which a silent peer has lost its slices: without a result or its capacity."""
 REST_SECONDS = 5.0
-"""Time without slices for a peer that has refused one, or has lost one."""
+"""Time without slices for a peer after a refused or lost slice."""
 GONE_SECONDS = 1.0
-"""Time until a peer that takes no connection is asked again."""
+"""Time until an unreachable peer is asked again."""
 LOOK_UP_SECONDS = 0.5
-"""Time for the DNS; meanwhile nobody looks whether a peer is silent."""
+"""Time for the DNS; meanwhile silent peers go unnoticed."""
 SOON_SECONDS = 0.05
-"""What the slots here take within this time stays here: a slice would take as long to travel."""
+"""Work of the slots here within this time stays here: a slice would take as long to travel."""
 FIRST_PAUSE_SECONDS = 0.01
 LEAST_OUTSTANDING_SECONDS = 5.0
 
@@ -51,11 +52,13 @@ LEAST_OUTSTANDING_SECONDS = 5.0
 class Spreader:
     """Spreads the portable items of a queue over the peers, from `open` until `close`."""
 
-    def __init__(self, replicas: Replicas, queue: FairQueue, slices: Slices, told: Told) -> None:
+    def __init__(
+        self, replicas: Replicas, queue: FairQueue, slices: Slices, observer: SliceObserver
+    ) -> None:
         self._replicas = replicas
         self._queue = queue
         self._slices = slices
-        self._told = told
+        self._observer = observer
         self._clock: Callable[[], float] = queue.clock
         self._peers: dict[str, Peer] = {}
         self._surplus_begins = asyncio.Event()
@@ -68,7 +71,7 @@ class Spreader:
         self._queue.handover.on_portable = self._surplus_begins.set
 
     async def close(self) -> None:
-        """End; what peers still have is given up."""
+        """End; items still at peers are given up."""
         self._queue.handover.on_portable = None
         tasks: list[asyncio.Task[Any] | None] = [
             each.task for peer in self._peers.values() for each in peer.slices
@@ -80,7 +83,7 @@ class Spreader:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
 
-    # ------------------------------------------------------------ what goes where
+    # ------------------------------------------------------------ distribution
 
     async def _run(self) -> None:
         handover = self._queue.handover
@@ -108,7 +111,7 @@ class Spreader:
         return min(self._queue.handover.portable, self._queue.queued - soon)
 
     async def _meet_peers(self) -> None:
-        """Ask each peer that has been silent for a while, and give to those with free cores."""
+        """Ask each peer after a silence, and give to peers with free cores."""
         urls = await self._others()
         for gone in [url for url in self._peers if url not in urls]:
             if not self._peers[gone].slices:
@@ -128,12 +131,12 @@ class Spreader:
         return found.result()
 
     def _look_after(self) -> None:
-        """Ask peers for their capacity; end the slices of silent ones; take back what is late."""
+        """Ask peers for their capacity; end the slices of silent ones; take back late items."""
         now = self._clock()
         for peer in self._peers.values():
             if peer.slices and now - peer.heard > SILENT_SECONDS:
                 self._lose(peer, "a replica is silent; its part of a batch is judged here")
-            due = now - peer.asked >= POLL_SECONDS / 2
+            due = now - peer.asked_at >= POLL_SECONDS / 2
             wanted = peer.slices or (self._surplus() > 0 and now >= peer.rests_until)
             if due and wanted and (peer.capacity_request is None or peer.capacity_request.done()):
                 peer.capacity_request = asyncio.create_task(self._ask(peer))
@@ -141,22 +144,22 @@ class Spreader:
             self._take_back_late(now)
 
     def _take_back_late(self, now: float) -> None:
-        """Take back items that peers have had for long; called while this replica is idle."""
+        """Take back items after a long time at peers; called while this replica is idle."""
         for peer in self._peers.values():
             for each in list(peer.slices):
-                for index, handed in list(each.rest.items()):
+                for index, peer_item in list(each.rest.items()):
                     patience = (
-                        self._slices.patience_seconds(handed.work) + LEAST_OUTSTANDING_SECONDS
+                        self._slices.patience_seconds(peer_item.work) + LEAST_OUTSTANDING_SECONDS
                     )
                     if now - each.sent > patience:
                         del each.rest[index]
-                        self._return(handed)
+                        self._return(peer_item)
                 if not each.rest and each.task is not None:
                     each.outcome = "given_up"
                     each.task.cancel()
 
     def _give(self, peer: Peer) -> None:
-        """Give slices to a peer that has free cores, as many as it is to get now."""
+        """Give slices to a peer with free cores, as many as are due now."""
         now = self._clock()
         while peer.may_get(now):
             surplus = self._surplus()
@@ -172,17 +175,17 @@ class Spreader:
                 peer.results = 0
             peer.slices.add(sent)
             sent.rest = dict(enumerate(taken))
-            sent.indices = {handed: index for index, handed in enumerate(taken)}
+            sent.indices = {peer_item: index for index, peer_item in enumerate(taken)}
             sent.task = asyncio.create_task(self._deliver(peer, sent, taken))
             # A callback, since a task cancelled before its first step runs no code.
             sent.task.add_done_callback(partial(self._end, peer, sent))
 
     def _take(self, sent: Slice, size: int) -> list[PeerItem]:
-        def ended(handed: PeerItem) -> None:
-            """Forget an item that was cancelled or is late; end a slice that nobody waits for."""
-            if sent.rest.pop(sent.indices[handed], None) is None:
+        def ended(peer_item: PeerItem) -> None:
+            """Forget a cancelled or late item; end a slice without waiting items."""
+            if sent.rest.pop(sent.indices[peer_item], None) is None:
                 return
-            self._told.slice_items("ended")
+            self._observer.slice_items("ended")
             if not sent.rest and sent.task is not None:
                 sent.outcome = "given_up"
                 sent.task.cancel()
@@ -193,12 +196,12 @@ class Spreader:
 
     async def _deliver(self, peer: Peer, sent: Slice, taken: list[PeerItem]) -> None:
         """Send a slice, and settle its items with the lines of the answer."""
-        works = [handed.work for handed in taken]
+        works = [peer_item.work for peer_item in taken]
         packed = await self._slices.pack(works)
-        for index in range(len(taken) - 1, packed.count - 1, -1):  # the first one back last
-            if (handed := sent.rest.pop(index, None)) is not None:
+        for index in range(len(taken) - 1, packed.count - 1, -1):  # the first goes back last
+            if (peer_item := sent.rest.pop(index, None)) is not None:
                 alone = not packed.count and not index  # too large for any request
-                self._queue.handover.take_back(handed, tried=alone)
+                self._queue.handover.take_back(peer_item, tried=alone)
         if not packed.count:
             return
         question = Question("POST", b"/reward", packed.headers, packed.body)
@@ -218,7 +221,7 @@ class Spreader:
     def _take_in(
         self, peer: Peer, sent: Slice, lines: Sequence[bytes], works: Sequence[Any]
     ) -> None:
-        """Settle items with the peer's lines. A line that fits no item is passed over."""
+        """Settle items with the peer's lines. A line without an item is passed over."""
         peer.hear(self._clock(), len(lines))
         for line in lines:
             try:
@@ -226,30 +229,30 @@ class Spreader:
             except ValueError:
                 log.warning("a replica sent a line that is no result", extra={"replica": peer.url})
                 continue
-            handed = sent.rest.pop(index, None)
-            if handed is None:
+            peer_item = sent.rest.pop(index, None)
+            if peer_item is None:
                 continue
             if result is None:
-                self._return(handed)
+                self._return(peer_item)
                 peer.rests_until = self._clock() + REST_SECONDS
-            elif self._queue.handover.finish(handed, result):
-                self._told.slice_items("judged")
+            elif self._queue.handover.finish(peer_item, result):
+                self._observer.slice_items("judged")
 
     def _end(self, peer: Peer, sent: Slice, task: asyncio.Task[None]) -> None:
-        """Take back what has no result, whatever ended the slice."""
+        """Take back items without a result, however the slice ended."""
         peer.slices.discard(sent)
         if not task.cancelled() and (error := task.exception()) is not None:
             sent.outcome = "lost"
             log.error("a part of a batch was not handed over", exc_info=error)
             peer.rests_until = self._clock() + REST_SECONDS
-        for _, handed in sorted(sent.rest.items(), reverse=True):
-            self._return(handed)
+        for _, peer_item in sorted(sent.rest.items(), reverse=True):
+            self._return(peer_item)
         sent.rest.clear()
-        self._told.slice_ended(sent.outcome)
+        self._observer.slice_ended(sent.outcome)
 
-    def _return(self, handed: PeerItem) -> None:
-        if self._queue.handover.take_back(handed):
-            self._told.slice_items("returned")
+    def _return(self, peer_item: PeerItem) -> None:
+        if self._queue.handover.take_back(peer_item):
+            self._observer.slice_items("returned")
 
     def _rest(self, peer: Peer, what: str, why: object) -> None:
         peer.free = False
@@ -266,7 +269,7 @@ class Spreader:
     async def _ask(self, peer: Peer) -> None:
         """Ask a peer for its capacity: it has free cores unless others' work waits there."""
         work = self._queue.handover.first()
-        peer.asked = self._clock()
+        peer.asked_at = self._clock()
         headers = {} if work is None else self._slices.headers(work)
         question = Question("GET", b"/capacity" if work is not None else b"/healthz", headers)
         try:

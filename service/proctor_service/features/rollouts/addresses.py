@@ -3,9 +3,9 @@
 A policy URL comes with a request and makes the service open a connection. Without a check, the URL
 could lead to the metadata service of a cloud, and so to the credentials of the machine. So this
 module resolves the host name and checks every address. The connection goes to a checked address,
-never to the name (`policy.py`), so a later change of the DNS entry is harmless. Link-local
+never to the name (`policy.py`), so later changes of the DNS entry are harmless. Link-local
 addresses and metadata services are always refused, in every notation and inside the IPv6 ranges
-that contain IPv4 addresses. Loopback and private addresses are allowed, since policies run there.
+with IPv4 addresses. Loopback and private addresses are allowed, since policies run there.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ IPV4_IN_LAST_BITS = tuple(
 
 
 def check_url(text: str, patterns: Sequence[str], where: str) -> None:
-    """Raise InvalidRequest if the text of a policy URL shows that the URL is refused."""
+    """Raise InvalidRequest if the text of a policy URL decides its refusal."""
     try:
         url = httpx.URL(text)
     except httpx.InvalidURL as error:
@@ -75,7 +75,7 @@ def wrong_host(host: str, patterns: Sequence[str]) -> str:
 async def allowed_addresses(host: str, port: int, resolve: Resolve) -> list[str]:
     """Return the addresses to connect to for this host.
 
-    Raises PolicyUnavailable if any of the addresses is refused, and OSError if the host has none.
+    Raises PolicyUnavailable if any address is refused, and OSError for a host without addresses.
     """
     address = _literal(host)
     found = [str(address)] if address is not None else list(await resolve(host, port))
@@ -94,7 +94,7 @@ async def resolve_by_system(host: str, port: int) -> Sequence[str]:
 
 
 def _literal(host: str) -> Address | None:
-    """Return the address if the host is an address literal in any notation, else None.
+    """Return the address if the host is an address literal in any notation, or None.
 
     Notations such as 0xa9fea9fe and 0251.0376.43518 count as literals.
     """
@@ -116,7 +116,7 @@ def _wrong_address(address: Address) -> str:
 
 
 def _within(address: Address) -> Iterator[ipaddress.IPv4Address]:
-    """Yield the IPv4 addresses that an IPv6 address may lead to."""
+    """Yield the IPv4 addresses behind an IPv6 address."""
     if isinstance(address, ipaddress.IPv4Address):
         return
     if any(address in network for network in IPV4_IN_LAST_BITS):

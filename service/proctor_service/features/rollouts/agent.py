@@ -81,17 +81,17 @@ class Player:
         self._open_workplace = open_workplace
         self._take_state = take_state
         self._mcp_servers = McpServers(mcp_servers)
-        self._tell = observers.tell
+        self._notify = observers.tell
 
     async def play(self, plan: TrajectoryPlan, ask: Ask) -> Trajectory:
         """Run a trajectory from the prompt to the reward. Only a cancellation raises."""
-        self._tell(Observer.trajectory_begun, plan)
+        self._notify(Observer.trajectory_begun, plan)
         try:
             trajectory = await self._play(plan, ask)
         except BaseException as error:
-            self._tell(Observer.trajectory_interrupted, plan, error)
+            self._notify(Observer.trajectory_interrupted, plan, error)
             raise
-        self._tell(Observer.trajectory_ended, plan, trajectory)
+        self._notify(Observer.trajectory_ended, plan, trajectory)
         return trajectory
 
     async def _play(self, plan: TrajectoryPlan, ask: Ask) -> Trajectory:
@@ -244,7 +244,7 @@ async def _refine(episode: _Episode, agent: RefineAgent) -> None:
         if counts["attempts"] == agent.max_attempts:
             counts["hit_max_turns"] = 1
             return
-        # An error message of the program may hold what no request to the policy can.
+        # A program's error message may hold characters impossible in a request to the policy.
         text = without_surrogates(feedback(judgement, agent.observation_characters))
         episode.add_user_message(f"{prompts.CUT}\n{text}" if reply.cut else text)
 
@@ -292,7 +292,7 @@ def _read_call(
 async def _carry_out(
     episode: _Episode, agent: ToolsAgent, toolbox: Toolbox, call: ToolCall, reply: Reply
 ) -> str | None:
-    """Execute a call; return the code if the call is a submission, else None.
+    """Execute a call; return the code of a submission, or None for other calls.
 
     A submission has the verdict as its observation.
     """

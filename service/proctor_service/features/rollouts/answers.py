@@ -34,12 +34,12 @@ def of_code(plan: TrajectoryPlan, code: str | None) -> Submission | NoCode:
 
 
 async def of_reply(plan: TrajectoryPlan, text: str) -> Submission | NoCode:
-    """Return the submission of a reply: the program of the code in it."""
+    """Return the submission of a reply: the program of its code."""
     return of_code(plan, await read_program(text, plan.extract, PYTHON_TEXTS, plan.task.around))
 
 
 def of_files(plan: TrajectoryPlan) -> Submission | NoCode:
-    """Return the submission of an agent that has left no sandbox: the task's own files."""
+    """Return the submission of an agent without a sandbox: the task's own files."""
     if plan.task.grader.judges == "sandbox":
         return of_code(plan, "")  # its verifier decides about an untouched image, too
     solution = plan.task.files.get(SOLUTION)
@@ -49,8 +49,8 @@ def of_files(plan: TrajectoryPlan) -> Submission | NoCode:
 async def of_submission(plan: TrajectoryPlan, code: str) -> Submission | NoCode:
     """Return the submission for the code of a submit_solution call.
 
-    The text is read by the rule `auto`, since a call has no format of its own. Without code in it the text
-    is judged as a program.
+    The text is read by the rule `auto`, since a call lacks a format of its own. Without code the
+    text is judged as a program.
     """
     if not code.strip():
         return of_code(plan, None)

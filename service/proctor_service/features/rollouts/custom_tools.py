@@ -1,7 +1,7 @@
 """Custom tools of an agent: a JSON schema, and a command in the trajectory's sandbox.
 
-The command is an argv and gets the arguments as a JSON object on stdin, so no text of the policy is
-ever interpreted by a shell. Arguments that break the schema become an error that the policy reads.
+The command is an argv and gets the arguments as a JSON object on stdin, so the policy's texts are
+safe from a shell. Arguments outside of the schema become an error for the policy.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ MOST_SCHEMA_BYTES = 1 << 15
 
 
 def check_tools(agent: ToolsAgent, mcp_servers: Collection[str], where: str) -> None:
-    """Raise InvalidRequest, naming the field, for tools that cannot be offered or run.
+    """Raise InvalidRequest, with the field's name, for tools unfit to be offered or run.
 
-    `mcp_servers`: names of the servers that the service lists.
+    `mcp_servers`: names of the servers listed by the service.
     """
     if not (agent.tools or agent.custom_tools or agent.mcp_servers):
         raise InvalidRequest(f"{where}.tools: an agent has at least one")
@@ -69,7 +69,7 @@ def remote_call(call: ToolCall, tool: McpTool) -> RemoteCall:
 
 
 def _arguments(call: ToolCall, parameters: JsonObject | None) -> JsonObject:
-    """Return the arguments of a call, which fit the schema if there is one. Raises BadCall."""
+    """Return the arguments of a call, which fit the schema if any. Raises BadCall."""
     name = call.name
     if len(call.arguments) > MOST_ARGUMENT_BYTES:
         limit = f"{MOST_ARGUMENT_BYTES >> 10} KB"

@@ -1,7 +1,7 @@
 """Checker of tool arguments against a JSON schema.
 
 A part of JSON Schema 2020-12, checked in time proportional to the size of the schema times the size
-of the value. A schema with another keyword is refused, never half checked. `pattern` is missing
+of the value. A schema with another keyword is refused as a whole. `pattern` is missing
 because a regular expression can take exponential time, and `$ref` because a recursive schema can;
 a reference could also lead to another host.
 """
@@ -20,7 +20,7 @@ SHOWN_CHARACTERS = 100
 ANNOTATIONS = frozenset(
     {"title", "description", "default", "examples", "format", "deprecated", "$schema", "$comment"}
 )
-"""Keywords that restrict nothing here."""
+"""Keywords without an effect here."""
 _TYPES: Mapping[str, tuple[type, ...]] = MappingProxyType(
     {
         "object": (dict,),
@@ -54,7 +54,7 @@ _CHOICES = ("anyOf", "oneOf", "allOf")
 
 
 def schema_problem(schema: Any, where: str, level: int = 0) -> str | None:
-    """Return the reason why this schema cannot be checked, with its place; None for a good one."""
+    """Return the reason why this schema cannot be checked, with its place; None if good."""
     if isinstance(schema, bool):
         return None
     if not isinstance(schema, dict):
@@ -109,7 +109,7 @@ def _inner(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def violation(value: Any, schema: Any) -> str | None:
-    """Return how a JSON value breaks a good schema, in words for the policy; None if it does not."""
+    """Return how a JSON value breaks a good schema, in words for the policy; None if it fits."""
     return _Checker().violation(value, schema, "arguments")
 
 
@@ -124,7 +124,7 @@ class _Checker:
         self._steps = 0
 
     def violation(self, value: Any, schema: Any, where: str) -> str | None:
-        """Return the first violation, or None. Raises TooLarge."""
+        """Return the first violation, if any. Raises TooLarge."""
         self._steps += 1
         if isinstance(schema, bool):
             return None if schema else f"{where} is not allowed"

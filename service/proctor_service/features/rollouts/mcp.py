@@ -1,12 +1,13 @@
 """Tools of MCP servers: streamable HTTP, and only servers of the service's own list.
 
-Each trajectory has a session of its own with each server. A server that fails, is slow, or answers
-with too much is a Failure: the trajectory ends without a reward. Only a tool's own error (`isError`)
-goes to the policy. Values of the configured headers are masked in everything that a server sends.
+Each trajectory has a session of its own with each server. A server with an error, a late answer or
+too long an answer is a Failure: the trajectory ends without a reward. Only a tool's own error
+(`isError`) goes to the policy. Values of the configured headers are masked in everything from a
+server.
 
 Protocol: Model Context Protocol, revision 2025-06-18, transport "Streamable HTTP". The client
-declares no capabilities, and so ignores requests and notifications of a server. A server answers with
-one JSON object, or with server-sent events.
+declares an empty set of capabilities, and so ignores requests and notifications of a server. A
+server answers with one JSON object, or with server-sent events.
 """
 
 from __future__ import annotations
@@ -44,21 +45,21 @@ LEAST_SECRET = 8
 
 
 _INVALID_PARAMS = -32602
-"""Code of JSON-RPC 2.0 for arguments that a method does not take."""
+"""Code of JSON-RPC 2.0 for invalid arguments of a method."""
 
 
 class _InvalidArguments(Exception):
-    """Raised for a call with arguments that its server does not take."""
+    """Raised for a call with arguments refused by its server."""
 
 
 def offered_name(server: str, tool: str) -> str:
-    """Return the name of a server's tool as the policy sees it: `SERVER__TOOL`."""
+    """Return the policy's name of a server's tool: `SERVER__TOOL`."""
     return f"{server}__{tool}"
 
 
 @dataclass(frozen=True, slots=True)
 class McpTool:
-    """Tool of a session. `parameters`: its input schema if this service can check it, else None."""
+    """Tool of a session. `parameters`: its input schema if checkable by this service, or None."""
 
     session: McpSession
     name: str
@@ -95,7 +96,7 @@ class McpServers:
 
 
 class McpSession:
-    """Session with one server."""
+    """Session with a server."""
 
     def __init__(self, name: str, server: McpServer, tls: ssl.SSLContext) -> None:
         self._name = name
@@ -218,7 +219,7 @@ class McpSession:
         return result
 
     async def _post(self, body: JsonObject, number: int | None) -> JsonObject:
-        """Send a message; return the answer to request `number`, nothing for a notification."""
+        """Send a message; return the answer to request `number`, empty for a notification."""
         if self._client is None:
             raise self._failed("the session is over")
         content = json.dumps(body).encode()
@@ -276,7 +277,7 @@ async def read_answer(
 
 
 def text_of_content(content: list[Any], structured: Any) -> str:
-    """Return the text of a tool's result; a marker stands for content that is no text."""
+    """Return the text of a tool's result; a marker stands for content other than text."""
     parts = []
     for each in content:
         block = each if isinstance(each, dict) else {}

@@ -1,10 +1,9 @@
 """Policy client: an OpenAI-compatible chat endpoint, called through the `openai` package.
 
 The package does retries and error handling; the connections are this module's. `Door` is the only
-transport. `Door` connects to checked addresses (`addresses.py`), follows no redirects, uses no
-proxy, and bounds each answer in time and size. `Door` passes on only known headers, since the
-package adds headers from the environment. `Door` also adds the API key; the package never receives
-the key.
+transport. `Door` connects to checked addresses (`addresses.py`), ignores redirects and proxies, and
+bounds each answer in time and size. `Door` passes on only known headers, since the package adds
+headers from the environment. `Door` also adds the API key; the package never receives the key.
 """
 
 from __future__ import annotations
@@ -59,16 +58,17 @@ ADVICE: Mapping[int, str] = MappingProxyType(
         422: _BAD_FIELD,
     }
 )
-"""HTTP status of an endpoint that refuses the same request later too, and what to change."""
+"""HTTP status of a lasting refusal of a request, and the necessary change."""
 _CONTEXT_EXCEEDED = re.compile(
     r"context[ _-]?(length|window|size)|(prompt|input).{0,80}(too long|longer than)"
     r"|max_new_tokens.{0,10}must be <=",
     re.IGNORECASE | re.DOTALL,
 )
+"""Matches `context_length_exceeded` and `Prompt (9000 tokens) too long`."""
 
 
 class Ask(Protocol):
-    """Function that asks a policy."""
+    """Function to ask a policy."""
 
     def __call__(
         self, messages: Sequence[JsonObject], tools: Sequence[JsonObject], seed: int | None = None
@@ -77,7 +77,7 @@ class Ask(Protocol):
 
 
 Connect = Callable[[Policy], AbstractAsyncContextManager[Ask]]
-"""Context with a function that asks this policy while the context is open."""
+"""Context with a function to ask this policy while the context is open."""
 
 
 class _LogprobsRefused(Exception):
@@ -106,7 +106,7 @@ class Policies:
 
     @asynccontextmanager
     async def connect(self, policy: Policy) -> AsyncIterator[Ask]:
-        """Return a context with a function that asks this policy over its own connections."""
+        """Return a context with a function to ask this policy over its own connections."""
         # Both read files and take most of a second, only once, and only if rollouts are used.
         package = await asyncio.to_thread(_load_package)
         if self._tls is None:
@@ -137,7 +137,7 @@ class _Endpoint:
         observers: Observers,
     ) -> None:
         self._model = policy.model
-        self._tell = observers.tell
+        self._notify = observers.tell
         self._key = key
         self._package = package
         self._client = client
@@ -153,13 +153,13 @@ class _Endpoint:
     ) -> Reply:
         """Return the policy's reply."""
         begun, model = time.perf_counter(), self._model
-        self._tell(Observer.policy_asked, model)
+        self._notify(Observer.policy_asked, model)
         try:
             reply = await self._reply(messages, tools, seed)
         except BaseException as error:
-            self._tell(Observer.policy_failed, model, error, time.perf_counter() - begun)
+            self._notify(Observer.policy_failed, model, error, time.perf_counter() - begun)
             raise
-        self._tell(Observer.policy_answered, model, time.perf_counter() - begun)
+        self._notify(Observer.policy_answered, model, time.perf_counter() - begun)
         return reply
 
     async def _reply(

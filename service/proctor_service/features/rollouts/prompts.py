@@ -1,4 +1,4 @@
-"""Built-in system prompts, and messages to an agent that breaks the format."""
+"""Built-in system prompts, and messages to an agent after a break of the format."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CUT = "Your answer was cut off at the limit of tokens; keep it shorter."
 
 
 def system_prompt(agent: Agent, extract: Extract) -> str:
-    """Return the agent's own system prompt or the built-in prompt; empty for none."""
+    """Return the agent's own system prompt or the built-in prompt; may be empty."""
     if agent.system_prompt is not None:
         return agent.system_prompt
     if isinstance(agent, RefineAgent):

@@ -1,7 +1,7 @@
 """Parser of a policy's answer: its text, its tool calls, and the choice as received.
 
-The choice is kept for the trainer. The next request contains a new message with only the parts that
-every endpoint accepts. Some endpoints fail on a lone surrogate, on a function name with unusual
+The choice is kept for the trainer. The next request contains a new message with only the parts
+accepted by every endpoint. Some endpoints fail on a lone surrogate, on a function name with unusual
 characters, or on their own tool calls with arguments other than a JSON object. The policy must be
 unable to turn its own invalid reply into a failure of the endpoint.
 """
@@ -21,19 +21,19 @@ from proctor_service.outcomes import JsonObject
 LEAST_RANDOM_KEY = 20
 """Minimum length of a key to mask; a solution may contain a shorter key by chance."""
 LONG_CHARACTERS = 1 << 19
-"""Length of an answer from which on it is parsed with pauses for the event loop."""
+"""Least length of an answer parsed with pauses for the event loop."""
 MOST_ARGUMENTS_CHARACTERS = 1 << 20
-"""Length of a tool call's arguments that are read; no policy's answer is that long by tokens."""
+"""Most characters of a tool call's arguments; policies' answers are shorter by tokens."""
 REASONING = ("reasoning", "reasoning_content")
 """Fields of a message with the policy's reasoning; endpoints use either name or both."""
 PIECE = 8
 MASK = "***"
-FUNCTION_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+FUNCTION_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # "run_tests"; not "run tests"
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """Tool call of the policy. `arguments`: text that should be a JSON object."""
+    """Tool call of the policy. `arguments`: text for a JSON object."""
 
     id: str
     name: str
@@ -54,7 +54,7 @@ class Reply:
     prompt_tokens: int
     completion_tokens: int
     reasoning: Mapping[str, str] = field(default_factory=dict)
-    """Fields of the reply with its reasoning that go back to the policy: name to text."""
+    """Fields of the reply with its reasoning, for the next request to the policy: name to text."""
 
     def message(self) -> JsonObject:
         """Return the assistant's message for the next request to the policy."""
@@ -86,10 +86,10 @@ async def read_reply(body: bytes, key: str, send_reasoning: bool = False) -> Rep
 
 
 def reply_of(answer: Any, send_reasoning: bool = False) -> Reply:
-    """Return the reply in an answer of a policy. Raises PolicyUnavailable if there is none.
+    """Return the reply in an answer of a policy. Raises PolicyUnavailable if missing.
 
-    vLLM writes the token ids of a completion into its choice and those of the prompt beside the
-    choices (`return_token_ids`); the choice of the reply has both.
+    vLLM writes the token ids of a completion into its choice and the prompt's beside the choices
+    (`return_token_ids`); the choice of the reply has both.
     """
     answer = _object(answer)
     choices = answer.get("choices")
@@ -174,7 +174,7 @@ def _sent_back(call: ToolCall) -> JsonObject:
 
 
 def _plain_arguments(text: str) -> str:
-    """Return the arguments if they are a JSON object that is read, else an empty object."""
+    """Return the arguments if they are a readable JSON object, else an empty object."""
     try:
         is_object = len(text) <= MOST_ARGUMENTS_CHARACTERS and type(STRICT.decode(text)) is dict
     except (ValueError, RecursionError):

@@ -61,7 +61,7 @@ from proctor_service.scheduling.queue import FairQueue, stopping
 log = logging.getLogger(__name__)
 
 MAX_ROLLOUTS = 256
-"""Trajectories that are played at once; others wait. Most of the time each waits for its policy."""
+"""Trajectories played at once; the rest wait. Most of the time each waits for its policy."""
 MESSAGE_FIELDS = ("role", "content", "name", "tool_calls", "tool_call_id")
 
 
@@ -156,8 +156,8 @@ class Planning:
     def _messages(self, wire_task: RolloutTask, where: str) -> Sequence[JsonObject]:
         """Return the policy's first messages: the system prompt and the task, as chat messages.
 
-        A task with its own system message gets no built-in system prompt: many chat templates
-        accept only a single system message.
+        The built-in system prompt is for tasks without a system message of their own: many chat
+        templates accept only a single system message.
         """
         if isinstance(wire_task.prompt, str):
             messages: list[JsonObject] = [{"role": "user", "content": wire_task.prompt}]
@@ -232,7 +232,7 @@ class RolloutHandler:
         self._context = context
 
     async def handle(self, tenant: str, body: bytes | bytearray, keep: bool) -> RequestTask[Line]:
-        """Start the rollout of a request. `keep`: keep the text of each line that a reader took.
+        """Start the rollout of a request. `keep`: keep the text of each line taken by a reader.
 
         Raises Refusal: InvalidRequest, BatchTooLarge, Busy or Draining.
         """
@@ -261,7 +261,7 @@ class RolloutHandler:
 
     @asynccontextmanager
     async def _connected(self, policy: Policy) -> AsyncIterator[Work]:
-        """Return a context with a function that plays a trajectory of the policy."""
+        """Return a context with a function to play a trajectory of the policy."""
         context = self._context
         try:
             async with context.connect(policy) as ask:

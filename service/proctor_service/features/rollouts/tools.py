@@ -64,7 +64,7 @@ class Workplace(Protocol):
         """Return all files as a tar archive."""
 
     async def stop(self) -> None:
-        """End the sandbox and wait for its clean-up; do nothing if it has ended already."""
+        """End the sandbox and wait for its clean-up; no effect after its end."""
 
 
 OpenWorkplace = Callable[[TrajectoryPlan], Awaitable[Workplace]]
@@ -144,7 +144,7 @@ class CommandCall:
 
 @dataclass(frozen=True, slots=True)
 class RemoteCall:
-    """Call of a tool outside the sandbox. `work` gets the seconds that it may take."""
+    """Call of a tool outside the sandbox. `work` gets its seconds at most."""
 
     work: Callable[[float], Awaitable[Observation]]
 
@@ -183,7 +183,7 @@ def arguments_of(
 
 
 class Toolbox:
-    """Tools of a trajectory. The first call that needs a sandbox creates the sandbox."""
+    """Tools of a trajectory. The first call in need of a sandbox creates the sandbox."""
 
     def __init__(self, plan: TrajectoryPlan, open_: OpenWorkplace) -> None:
         self._plan = plan
@@ -217,7 +217,8 @@ class Toolbox:
             return Observation(f"Error: {refused.message}", failed=True)
 
     async def left_behind(self) -> Submission | NoCode:
-        """End the sandbox and return its final state; without one, the files of a new sandbox."""
+        """End the sandbox and return its final state; without a sandbox, the files of a new
+        sandbox."""
         if self._workplace is not None:
             try:
                 archive = await self._workplace.snapshot()

@@ -1,8 +1,8 @@
 """Sandboxes of rollouts, which are ordinary stateful sandboxes.
 
 This module maps a rejected request, an HTTP error for a client, to its meaning for a trajectory. If
-there are too many sandboxes or commands, the trajectory waits, within its deadline. An event that
-the policy cannot have caused is a failure: the service stops, or another client stops the sandbox.
+there are too many sandboxes or commands, the trajectory waits, within its deadline. An event beyond
+the policy's reach is a failure: the service stops, or another client stops the sandbox.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ASK_AGAIN_SECONDS = 1.0
 
 
 def workplaces(registry: Registry) -> OpenWorkplace:
-    """Return the function that opens a trajectory's sandbox."""
+    """Return the function to open a trajectory's sandbox."""
 
     async def open_workplace(plan: TrajectoryPlan) -> Workplace:
         left_seconds = max(plan.deadline - time.monotonic(), 0.0)
@@ -63,7 +63,7 @@ def workplaces(registry: Registry) -> OpenWorkplace:
 
 
 class _Workplace:
-    """One stateful sandbox, as seen by a trajectory's tools."""
+    """A stateful sandbox, as seen by a trajectory's tools."""
 
     def __init__(self, registry: Registry, session: Session) -> None:
         self._registry = registry

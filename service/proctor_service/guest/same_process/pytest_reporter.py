@@ -1,4 +1,4 @@
-"""Plugin for pytest that reports collection and test outcomes on the channel (`pytest_run.py`)."""
+"""Plugin for pytest to report collection and test outcomes on the channel (`pytest_run.py`)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def configures(path: str) -> bool:
 
 
 def files_to_collect(tests: dict[str, str]) -> list[str]:
-    """Return the files to collect: files with names of tests, or all files if there are none."""
+    """Return the files to collect: files with names of tests, else all files."""
     modules = [path for path in sorted(tests) if path.endswith(".py") and not configures(path)]
     named = [path for path in modules if _is_test(os.path.basename(path))]
     return [f"./{path}" for path in named or modules]

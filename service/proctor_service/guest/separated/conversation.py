@@ -7,8 +7,8 @@
     ["ended", id, [exit code, name, places], {}]          the submission ended itself
     ["answer", id, value, news], ["raise", id, exception, news], ["unusable", id, text, {}]
 
-While a side waits for an answer, it serves requests, so calls nest. ``news``: ``p`` the positions of
-containers in the operands, ``u`` changed containers, ``d`` numbers that are no longer needed
+A side that waits for an answer serves requests, so calls nest. ``news``: ``p`` the positions of
+containers in the operands, ``u`` changed containers, ``d`` numbers to release
 (`passed_data.py`). References: ``h`` an object of the sender, ``o`` an object of the receiver, ``m`` a
 passed container, ``p`` a function of the submission by its name, ``e`` an exception.
 """
@@ -34,11 +34,11 @@ _recursion_limit, _set_recursion_limit = sys.getrecursionlimit, sys.setrecursion
 
 
 class Gone(BaseException):
-    """The other side has ended: nothing in the tests catches it."""
+    """The other side has ended: the tests cannot catch the error."""
 
 
 class Ended(Gone):
-    """The submission ended itself: `code` is its exit code, or None, `name` the exception's name."""
+    """The submission ended itself. `code`: its exit code, if any; `name`: the exception's name."""
 
     def __init__(self, code: int | None, name: str, places: Any) -> None:
         super().__init__(name)
@@ -46,11 +46,11 @@ class Ended(Gone):
 
 
 class Unusable(RuntimeError):
-    """The other side sent something that is no answer, or has one that can't cross."""
+    """The other side sent an invalid answer, or its answer can't cross."""
 
 
 class Exports:
-    """Objects of this side that the other side knows by number."""
+    """Objects of this side which the other side knows by number."""
 
     def __init__(self) -> None:
         self._objects: dict[int, Any] = {}
@@ -73,7 +73,7 @@ class Exports:
         return self._objects[number]
 
     def drop(self, numbers: Any) -> None:
-        """Release objects that the other side no longer needs."""
+        """Release objects after their last use by the other side."""
         for number in numbers:
             if type(number) is int and number in self._objects:
                 self._numbers.pop(id(self._objects.pop(number)), None)
@@ -124,7 +124,7 @@ class Conversation:
             self._take(frame)
 
     def end(self, number: int, code: int | None, name: str, places: Any) -> None:
-        """Tell that this program ends itself."""
+        """Report the end of this program by its own call."""
         self._channel.send(values.dumps(["ended", number, [code, name, places], {}]))
 
     # ------------------------------------------------------------ receiving
@@ -170,7 +170,7 @@ class Conversation:
         raise Unusable("the answer never came")
 
     def _take_within(self, frame: list[Any]) -> None:
-        """Serve a request during a wait, with more recursion for it."""
+        """Serve a request during a wait, with more recursion."""
         limit = _recursion_limit()
         raised = limit + _FRAMES_A_TURN if self._nested < _MOST_NESTED else limit
         self._nested += 1
@@ -213,7 +213,7 @@ class Conversation:
         value = decoder.decode(body)
         for place, content in updates:
             self._passed.update(place, content)
-        self._passed.add(decoder.kept, news.get("p", []))
+        self._passed.add(decoder.containers, news.get("p", []))
         self._side.forget(news.get("d", ()))
         return value
 
@@ -243,10 +243,10 @@ class Conversation:
             news["u"] = updates
         body = encoder.encode(value)
         if passes:
-            places = self._passed.choose(encoder.kept)
+            places = self._passed.choose(encoder.containers)
             if places:
                 news["p"] = places
-                self._passed.add(encoder.kept, places)
+                self._passed.add(encoder.containers, places)
         if self.dropped:
             news["d"], self.dropped = self.dropped, []
         try:
@@ -256,6 +256,6 @@ class Conversation:
             raise Gone from None
 
     def _known_there(self, value: Any) -> Any:
-        """Return a reference to what the other side has, else None."""
+        """Return a reference to an object of the other side, or None."""
         place = self._passed.place(value)
         return self._side.refer(value) if place is None else ["m", place]

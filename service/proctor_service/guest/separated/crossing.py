@@ -1,4 +1,5 @@
-"""What crosses between the two interpreters besides data: exceptions, iterators, awaitables, and names.
+"""Values that cross between the two interpreters besides data: exceptions, iterators, awaitables,
+and names.
 
 An exception is ``["e", number, class names, text, arguments, places, fields]``. It becomes an instance of
 the first of its classes that the receiver has in a library, or of a class by the same name that derives from
@@ -140,7 +141,7 @@ def _made(cls: Any, args: Any) -> Any:
 
 
 def _exception_class(name: str) -> Any:
-    """Return the exception class of a library that is loaded here, else None."""
+    """Return the exception class of a library loaded here, or None."""
     module, _, last = name.rpartition(".")
     if not module:
         found: Any = vars(builtins).get(last)
@@ -160,7 +161,7 @@ def _exception_class(name: str) -> Any:
 
 
 def kind_of(cls: type) -> str:
-    """Return what an object of a class is to the other side, else ""."""
+    """Return the kind of a class's objects for the other side, or ""."""
     exact = _EXACT.get(id(cls), "")
     if exact:
         return exact
@@ -179,12 +180,12 @@ _EXACT = {
 
 
 def has(cls: type, name: str) -> bool:
-    """Tell whether a class or one of its bases defines a special method."""
+    """Return True if a class or a base defines a special method."""
     return any(name in class_members(base) for base in class_mro(cls))
 
 
 def stand_in(conversation: Any, kind: str, number: int) -> Any:
-    """Return what stands here for an iterator or awaitable of the other side."""
+    """Return the stand-in for an iterator or awaitable of the other side."""
     return STAND_INS[kind](conversation, number)
 
 
@@ -216,7 +217,7 @@ class _StandIn:
 
 
 class _Next(_StandIn):
-    """An object whose class decides what it answers, also after its end."""
+    """An object with answers decided by its class, also after its end."""
 
     __slots__ = ()
 
@@ -231,7 +232,7 @@ class _Next(_StandIn):
 
 
 class Iterator(_Next):
-    """Stands for an iterator that is no generator."""
+    """Stands for an iterator other than a generator."""
 
     __slots__ = ()
 
@@ -240,7 +241,7 @@ class Iterator(_Next):
 
 
 class Awaitable(_StandIn):
-    """Stands for an awaitable that is no coroutine."""
+    """Stands for an awaitable other than a coroutine."""
 
     __slots__ = ()
 
@@ -257,11 +258,11 @@ STAND_INS: dict[str, Any] = {
     "iterator": Iterator,
     "awaitable": Awaitable,
 }
-"""What stands for an object of the other side, by its kind."""
+"""Stand-in of an object of the other side, by its kind."""
 
 
 class EventLoop:
-    """Event loop for a side's awaitables; it is kept, so that its tasks go on."""
+    """Event loop for a side's awaitables; the loop stays, so its tasks go on."""
 
     def __init__(self) -> None:
         self._loop: Any = None
@@ -304,7 +305,7 @@ class EventLoop:
 
 
 def importable_name(value: Any) -> list[Any] | None:
-    """Return ``["n", module, name]`` for a function or class of a library, else None."""
+    """Return ``["n", module, name]`` for a function or class of a library, or None."""
     kind = _type(value)
     if kind in _FUNCTIONS:
         owner = getattr(value, "__objclass__", None)
@@ -324,7 +325,7 @@ def importable_name(value: Any) -> list[Any] | None:
 
 
 def find_importable(module: Any, name: Any) -> Any:
-    """Import what the tests named. Raises ``Malformed`` if it is missing here."""
+    """Import a name of the tests. Raises ``Malformed`` if the name is missing here."""
     try:
         found = _import_module(module)
         for part in name.split("."):

@@ -1,8 +1,8 @@
-"""Containers that one side has passed to the other: each side keeps its copy up to date in place.
+"""Containers passed from side to side: each side keeps its copy up to date in place.
 
-A list that the tests pass is copied, but the function may sort it. While a request is open, the
+A list from the tests is copied, but the function may sort the list. While a request is open, the
 containers in its operands are known to both sides by their place in this table, and each message
-carries what has changed in them.
+carries their changes.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ class Passed:
     def __len__(self) -> int:
         return len(self._values)
 
-    def choose(self, kept: list[Any]) -> list[int]:
-        """Return the positions of the containers in a message that are to be kept up to date."""
-        return [place for place, value in enumerate(kept) if self._is_new(value)]
+    def choose(self, containers: list[Any]) -> list[int]:
+        """Return the positions of a message's containers to keep up to date."""
+        return [place for place, value in enumerate(containers) if self._is_new(value)]
 
-    def add(self, kept: list[Any], places: Any) -> None:
+    def add(self, containers: list[Any], places: Any) -> None:
         """Add the containers at these positions of a message. Raises ``Malformed``."""
         if type(places) is not list:
             raise Malformed("not positions")
         for place in places:
             if (
                 type(place) is not int
-                or not 0 <= place < len(kept)
-                or not self._is_new(kept[place])
+                or not 0 <= place < len(containers)
+                or not self._is_new(containers[place])
             ):
                 raise Malformed("not a mutable container")
-            value = kept[place]
+            value = containers[place]
             self._places[id(value)] = len(self._values)
             self._values.append(value)
             self._before.append(_contents(value))
@@ -61,7 +61,7 @@ class Passed:
         del self._values[length:], self._before[length:]
 
     def place(self, value: Any) -> int | None:
-        """Return the place of a container, else None."""
+        """Return the place of a container, or None."""
         return self._places.get(id(value))
 
     def value(self, place: Any) -> Any:
@@ -71,7 +71,7 @@ class Passed:
         return self._values[place]
 
     def changed(self) -> list[tuple[int, Any]]:
-        """Return place and contents of the containers that differ from the last message."""
+        """Return place and contents of the containers changed since the last message."""
         found = []
         for place, value in enumerate(self._values):
             if not _same(value, self._before[place]):
@@ -80,7 +80,7 @@ class Passed:
         return found
 
     def update(self, place: Any, content: Any) -> None:
-        """Replace the contents of a container by those of the other side. Raises ``Malformed``."""
+        """Replace the contents of a container by the other side's. Raises ``Malformed``."""
         value = self.value(place)
         _check(value, content)
         _replace(value, content)

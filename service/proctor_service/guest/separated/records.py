@@ -1,4 +1,4 @@
-"""Objects of named tuples and plain dataclasses that the setup defines for both sides.
+"""Objects of named tuples and plain dataclasses of the setup, which both sides define.
 
 On the wire: ``["h", 0, {"k": "record", "name": name, "fields": [values]}]``; of a named tuple the codec
 adds the content in place of the fields. Only the listed names count.

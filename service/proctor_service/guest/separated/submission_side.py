@@ -1,6 +1,6 @@
 """The submission's side: answers calls of the tests with data.
 
-It hides nothing: the submission may reach everything in its own interpreter.
+This side is in the open: the submission may reach everything in its own interpreter.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _type = type
 
 
 def serve(channel: Any, namespace: dict[str, Any], record_names: list[str]) -> None:
-    """Answer the tests' requests about a loaded submission until they end, or it ends itself."""
+    """Answer the tests' requests about a loaded submission until either side ends."""
     SubmissionSide(channel, namespace, record_names).conversation.serve()
     flush_all()
 
@@ -30,7 +30,7 @@ class SubmissionSide:
         self._namespace = namespace
         self._records = records.Records(namespace, record_names)
         self._event_loop = crossing.EventLoop()
-        self._kept: dict[int, Any] = {}
+        self._instances: dict[int, Any] = {}
         self._functions: dict[int, Any] = {}
         self._numbers: dict[int, int] = {}
 
@@ -60,19 +60,19 @@ class SubmissionSide:
         if type(target) is not tuple:
             return function_calls.callee_of(target, self._namespace, {})
         number, name, args, kwargs, method = target  # a method of a new object
-        if number not in self._kept:
+        if number not in self._instances:
             cls = function_calls.callee_of(name, self._namespace, {})
-            self._kept[number] = cls(*args, **dict(kwargs))
-        return getattr(self._kept[number], method)
+            self._instances[number] = cls(*args, **dict(kwargs))
+        return getattr(self._instances[number], method)
 
     def forget(self, numbers: Any) -> None:
-        """Release objects that the tests no longer need: negative numbers are those of `_callee`."""
+        """Release objects after their last use by the tests; `_callee` gave negative numbers."""
         self.conversation.exports.drop(numbers)
         for number in numbers:
-            self._kept.pop(-number, None)
+            self._instances.pop(-number, None)
 
     def unusable(self, error: Exception) -> None:
-        """Let the submission see that a function of the tests gave nothing that can cross."""
+        """Raise in the submission: the result of a function of the tests cannot cross."""
 
     # ------------------------------------------------------------ own objects
 
@@ -93,7 +93,7 @@ class SubmissionSide:
         return ["h", number, facts]
 
     def refer(self, value: Any) -> Any:
-        """Return the reference to an object of the tests, else None."""
+        """Return the reference to an object of the tests, or None."""
         number = self._numbers.get(id(value))
         if number is None and derives(_type(value), BaseException):
             number = value.__dict__.get(crossing.NUMBER)
@@ -102,7 +102,7 @@ class SubmissionSide:
     # ------------------------------------------------------------ the tests' objects
 
     def named(self, name: Any) -> Any:
-        """Return the submission's own function that the tests pass."""
+        """Return the submission's own function, passed by the tests."""
         return self._callee(tuple(name) if type(name) is list else name)
 
     def resolve(self, wire: list[Any], content: Any, decoder: Any) -> Any:
@@ -125,7 +125,7 @@ class SubmissionSide:
 
 
 def _function(conversation: Any, number: int, facts: dict[str, Any]) -> Any:
-    """Return a function that calls a function of the tests."""
+    """Return a caller of a function of the tests."""
 
     def function(*args: Any, **kwargs: Any) -> Any:
         return conversation.ask("back", number, args, tuple(kwargs.items()))

@@ -9,7 +9,7 @@ Reports to the service are lines with a leading ``!``; all other lines go to the
 
 Messages describe the submission's behaviour and hide expected values. By default, a message has an
 exception class and a line number: a text could quote values from the tests. More is shown if the
-task reveals its tests, or hands the submission only data that are written out.
+task reveals its tests, or hands the submission only literal data.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class TestRunner:
             try:
                 exec(compile(text, "<setup>", "exec", 0, True, 0), self._namespace)
             except BaseException as error:
-                if index == 0:  # it asks the submission for nothing
+                if index == 0:  # independent of the submission
                     self._report(["setup_failed", failure_text(error)[:_MESSAGE_CHARACTERS]])
                     return False
                 for test in range(len(self._tests)):
@@ -119,13 +119,13 @@ class TestRunner:
         exec(compile(tree, f"<test {index}>", "exec", 0, True, 0), self._namespace)
 
     def _run_after(self, what: list[Any]) -> None:
-        """Run a function or class that the test's statements defined; exceptions propagate."""
+        """Run a function or class defined by the test's statements; exceptions propagate."""
         kind = what[0]
         if kind == "check":
             entry = what[2]
             if entry and type(entry) is str:
                 candidate = eval(entry, self._namespace)
-            else:  # which function it is, the submission's side finds out
+            else:  # the submission's side finds the function
                 candidate = Function(self._side, entry, "candidate")
             self._drive(self._namespace[what[1]](candidate))
         elif kind == "function":
@@ -219,7 +219,7 @@ def _with(text: str, context: str) -> str:
 
 
 def _library_name(error: BaseException) -> str:
-    """Return the name of an exception's first class that is not the submission's."""
+    """Return the name of an exception's first class outside of the submission."""
     return next(cls.__name__ for cls in type(error).__mro__ if cls.__module__ != "solution")
 
 

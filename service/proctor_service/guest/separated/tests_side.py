@@ -1,4 +1,4 @@
-"""The tests' side: functions of the submission, and what stands for its answers that are no data."""
+"""The tests' side: functions of the submission, and stand-ins for its answers other than data."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from .conversation import Conversation, Ended, Gone, Unusable
 
 _words = str.split
 _UNUSED = 2  # references to a tuple: the table's, and an argument's
-_TUPLES = 1000  # that are kept before the first sweep
+_TUPLES = 1000  # most entries before the first sweep
 _new, _set_slot = object.__new__, object.__setattr__
 
 
 class Refused(TypeError):
-    """A test uses an answer that is no data as if it were."""
+    """A test uses an answer other than data as data."""
 
 
 class Token:
-    """An answer that is no data: it can only be passed back to the submission.
+    """An answer other than data: the tests can only pass the token back to the submission.
 
-    An object whose class decides nothing about it is true, as in plain Python.
+    By default an object is true, as in plain Python.
     """
 
     __slots__ = (
@@ -69,7 +69,7 @@ for _name in (
 
 
 class CallableToken(Token):
-    """The token of an object that its own side could call."""
+    """The token of an object which its own side could call."""
 
     __slots__ = ()
     __call__ = _refuse
@@ -88,7 +88,7 @@ class Function:
 
 
 class Fresh:
-    """A class of the submission, of which tests make an object for one method: `Solution().f`."""
+    """A class of the submission, of which tests make an object for a method: `Solution().f`."""
 
     __slots__ = ("_name", "_side")
 
@@ -114,7 +114,7 @@ class _FreshObject:
 
 
 class TestsSide:
-    """Asks the submission for the tests, and records why a test fails whatever it does then."""
+    """Asks the submission for the tests, and records why a test fails, for good."""
 
     __test__ = False
 
@@ -128,7 +128,7 @@ class TestsSide:
         self.last_call: tuple[str, Any, Any, Any, bool] | None = None
         self._objects = 0
         self._types: dict[tuple[str, Any], Any] = {}
-        self._known: Any = weakref.WeakValueDictionary()
+        self._proxies: Any = weakref.WeakValueDictionary()
         self._stand_ins: dict[int, tuple[Any, int]] = {}
         # Answers that are tuples of a class of the submission, and their numbers; no tuple has a weak
         # reference, so those that only this table holds are swept out.
@@ -145,13 +145,13 @@ class TestsSide:
             self.lost = outcome, text, quoted
 
     def refuse(self, token: Any) -> Any:
-        """Fail the test for its use of an answer that is no data. Raises ``Refused``."""
+        """Fail the test for its use of an answer as data. Raises ``Refused``."""
         quoted = f"of class {_type_of(token)}"
         self.lose("refused", "the submission returned an object; these tests need data", quoted)
         raise Refused("an answer is no data")
 
     def new_object(self) -> int:
-        """Return the number of an object that the submission makes at its first call."""
+        """Return the number of an object which the submission makes at its first call."""
         self._objects += 1
         return self._objects
 
@@ -172,18 +172,18 @@ class TestsSide:
             self.last_call = name, args, kwargs, result, failed
 
     def unusable(self, error: Unusable) -> None:
-        """Fail the test: what it would catch is not an exception of the submission's."""
+        """Fail the test: the clause would catch an exception from elsewhere."""
         self.lose("raised", f"the submission's process sent {error}")
 
     def ended(self, body: Any) -> Ended:
-        """Return the exception for a submission that ended itself."""
+        """Return the exception for a submission's own end."""
         code, name, places = body if type(body) is list and len(body) == 3 else (None, "", [])
         code = code if type(code) is int else None
         self.left = Ended(code, name if type(name) is str else "", crossing.checked_places(places))
         return self.left
 
     def perform(self, kind: str, number: int, operands: Any) -> Any:
-        """Return the result of the submission's request: of a function that the tests passed."""
+        """Return the result of the submission's request: of a function from the tests."""
         thing = self.conversation.exports.object(operands[0])
         if kind == "back":
             _, args, kwargs = operands
@@ -197,7 +197,7 @@ class TestsSide:
     # ------------------------------------------------------------ the tests' objects
 
     def describe(self, value: Any, encoder: Any) -> Any:
-        """Return the wire form of an object of the tests. Raises ``TypeError`` for one that can't cross."""
+        """Return the wire form of an object of the tests. Raises ``TypeError`` if impossible."""
         named = crossing.importable_name(value)
         if named is not None:
             return named
@@ -222,30 +222,30 @@ class TestsSide:
         return ["h", number, facts]
 
     def refer(self, value: Any) -> Any:
-        """Return the reference to what belongs to the submission, else None."""
+        """Return the reference to an object of the submission, or None."""
         kind = type(value)
         if issubclass(kind, Token):
             return ["o", _number_of(value)]
         if kind is Function and type(value._target) is str:
             return ["p", value._target]
         if kind is tuple:
-            kept = self._tuples.get(id(value))
-            return None if kept is None else ["o", kept[1]]
-        known = self._stand_ins.get(id(value))
-        return ["o", known[1]] if known is not None and known[0]() is value else None
+            held = self._tuples.get(id(value))
+            return None if held is None else ["o", held[1]]
+        stand_in = self._stand_ins.get(id(value))
+        return ["o", stand_in[1]] if stand_in is not None and stand_in[0]() is value else None
 
     def forget(self, numbers: Any) -> None:
-        """Release objects that the submission no longer needs."""
+        """Release objects after their last use by the submission."""
         self.conversation.exports.drop(numbers)
 
     # ------------------------------------------------------------ answers
 
     def named(self, name: Any) -> Any:
-        """Refuse a name: the submission may not choose what stands behind one."""
+        """Refuse a name: the submission may not choose the object behind a name."""
         raise Malformed("a name")
 
     def resolve(self, wire: list[Any], content: Any, decoder: Any) -> Any:
-        """Return what stands for an object of the submission. Raises ``Malformed``."""
+        """Return the stand-in for an object of the submission. Raises ``Malformed``."""
         if wire[0] == "e":
             return crossing.resolve_exception(wire, decoder)
         if (
@@ -266,7 +266,7 @@ class TestsSide:
             else:
                 self.conversation.dropped.append(number)
             return value
-        made = self._known.get(number)
+        made = self._proxies.get(number)
         if made is None:
             self._need(number)
             if type(kind) is str and kind in crossing.STAND_INS:
@@ -274,12 +274,12 @@ class TestsSide:
                 self._stand_ins[id(made)] = weakref.ref(made), number
             else:
                 made = self._token(number, facts)
-            self._known[number] = made
+            self._proxies[number] = made
             weakref.finalize(made, self.conversation.dropped.append, number).atexit = False
         return made
 
     def _keep(self, value: Any, number: int) -> None:
-        """Remember a named tuple, so that it is one again when the tests pass it back."""
+        """Remember a named tuple, for the time when the tests pass the tuple back."""
         self._need(number)
         self._tuples[id(value)] = value, number
         if len(self._tuples) > self._sweep_at:
@@ -289,7 +289,7 @@ class TestsSide:
             self._sweep_at = max(_TUPLES, 2 * len(self._tuples))
 
     def _need(self, number: int) -> None:
-        """Take back that an object is no longer needed: the submission has sent it again."""
+        """Keep an object after its release: the submission has sent the object again."""
         while number in self.conversation.dropped:
             self.conversation.dropped.remove(number)
 
@@ -297,7 +297,7 @@ class TestsSide:
         name, base = facts.get("type"), CallableToken if facts.get("callable") is True else Token
         name = name[:200] if type(name) is str else "?"
         cls: Any = self._types.get((name, base))
-        if cls is None:  # so that the types of two answers differ where those of their objects do
+        if cls is None:  # so the types of two answers differ where their objects' types do
             cls = type(name.rpartition(".")[2], (base,), {"__slots__": ()})
             self._types[name, base] = cls
         token: Token = _new(cls)

@@ -1,7 +1,7 @@
 """File operations of the service in a stateful sandbox: read and write a file, save all files.
 
 Each operation runs in its own process as the sandbox's user, after the isolation is active, so a
-path can reach only files that the sandbox's own programs can reach. A failure is an exit code and a
+path can reach only files in reach of the sandbox's own programs. A failure is an exit code and a
 line on stderr.
 
 `restore` unpacks saved files in another sandbox, for a grading. The tar archive follows the job's
@@ -76,8 +76,8 @@ def save(most_bytes: int) -> None:
     """Write a tar archive of all files of the sandbox to stdout.
 
     Paths are relative to the working directory's parent. Only files, links and directories are
-    archived. Unreadable entries are skipped, and so are files beyond `most_bytes`, a total that
-    only sparse files can reach. In an image: all that differs from the image (see `layer.py`).
+    archived. Unreadable entries are skipped, and so are files beyond `most_bytes`, a total in reach
+    of sparse files alone. In an image: all differences from the image (see `layer.py`).
     """
     if layer.is_present():
         layer.save(most_bytes)
@@ -115,16 +115,16 @@ def save(most_bytes: int) -> None:
                 vars(archive)["members"].clear()  # tarfile would keep all members in memory
 
 
-def take_over(size_bytes: int, kept: list[str], left_out: list[str]) -> None:
-    """Apply what `save` wrote in another sandbox of the same image, of `size_bytes` on stdin.
+def take_over(size_bytes: int, kept_paths: list[str], left_out: list[str]) -> None:
+    """Apply the archive of `save` in another sandbox of the same image, of `size_bytes` on stdin.
 
-    `kept` and `left_out`: see `retained.Rule`.
+    `kept_paths` and `left_out`: see `retained.Rule`.
     """
-    layer.apply(_Input(size_bytes), retained.rule_of_image(kept, left_out))
+    layer.apply(_Input(size_bytes), retained.rule_of_image(kept_paths, left_out))
 
 
 class _Input:
-    """File object that reads stdin forward only."""
+    """File object which reads stdin forward only."""
 
     def __init__(self, size_bytes: int) -> None:
         self._left = size_bytes
@@ -180,7 +180,7 @@ def restore(channel: Channel, size_bytes: int) -> None:
 
 
 class _Incoming:
-    """File object that reads the archive forward only."""
+    """File object which reads the archive forward only."""
 
     def __init__(self, channel: Channel, size_bytes: int) -> None:
         self._channel = channel

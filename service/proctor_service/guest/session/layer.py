@@ -1,12 +1,12 @@
 """The changes of a sandbox against its image, as a layer: saved, and applied to another sandbox.
 
 Format: a tar archive as the image specification of the Open Container Initiative has it for layers
-(layer.md), with `.wh.NAME` for a removed file or folder. `.wh..wh..opq`, in a folder that hides all of
-the image's own, is applied but never written: `retained.py` decides about each name that is gone.
-Hard links become copies. What is lost: pipes and sockets, names that begin with `.wh.`, the bits for
+(layer.md), with `.wh.NAME` for a removed file or folder. `.wh..wh..opq`, in a folder which hides
+all of the image's own, is applied but never written: `retained.py` decides about each missing name.
+Hard links become copies. Lost are pipes and sockets, names with the prefix `.wh.`, the bits for
 another user or group, extended attributes, times of links, and paths above 4096 bytes.
 
-A hostile agent made the changes. What could subvert a grading stays behind (see `retained.py`).
+A hostile agent made the changes. Files able to subvert a grading stay behind (see `retained.py`).
 Applying follows no link, and ends in this sandbox.
 """
 
@@ -22,7 +22,7 @@ from .retained import Rule
 from .streams import WholeFile, write_all
 
 DESCRIPTOR = 301
-"""The folder with all that has changed: descriptor of the first process of an image's sandbox."""
+"""The folder with all changes: descriptor of the first process of an image's sandbox."""
 LOWER = 302
 """Another: the image as it was."""
 _REMOVED, _HIDES = ".wh.", ".wh..wh..opq"
@@ -33,7 +33,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def is_present() -> bool:
-    """Return True in the first process of an image's sandbox, and where it lends the folder."""
+    """Return True in the first process of an image's sandbox, and if it lends the folder."""
     try:
         os.fstat(DESCRIPTOR)
     except OSError:
@@ -55,7 +55,7 @@ def save(most_bytes: int) -> None:
             folder, is_in_image = todo.pop()
             try:
                 names = sorted(os.listdir(_changed(folder)))
-            except OSError:  # the image's user may not read it
+            except OSError:  # unreadable for the image's user
                 continue
             for name in _removed(folder, names) if is_in_image else ():
                 with contextlib.suppress(ValueError):
@@ -63,7 +63,7 @@ def save(most_bytes: int) -> None:
             for name in names:
                 path = _path(folder, name)
                 if name.startswith(_REMOVED):
-                    continue  # the format has no way to say that a file has such a name
+                    continue  # the format cannot express a file with such a name
                 try:
                     left -= _add(archive, path, left)
                     if _is_folder(_changed(path)):
@@ -89,15 +89,16 @@ def _path(folder: str, name: str) -> str:
 
 
 def _removed(folder: str, changed: list[str]) -> list[str]:
-    """Return the names of the image in a changed folder that are gone without a mark of their own.
+    """Return the names of the image which a changed folder lost without a mark of their own.
 
-    Such a folder was removed and made again, or is inside one. The overlay marks it by an attribute
-    that only root of the machine may read, so the image and the sandbox's own view are compared.
+    The folder was removed and made again, or is inside of such a folder. The overlay marks it by an
+    attribute that only root of the machine may read, so the image and the sandbox's own view are
+    compared.
     """
     try:
         gone = set(os.listdir(_in_image(folder))).difference(changed)
         gone = gone.difference(os.listdir(f"/{folder}")) if gone else gone
-    except OSError:  # what cannot be known is not removed
+    except OSError:  # in doubt, the file stays
         return []
     return sorted(name for name in gone if not name.startswith(_REMOVED))
 
@@ -127,7 +128,7 @@ def _add(archive: Any, path: str, most_bytes: int) -> int:
 
 
 def apply(source: Any, rule: Rule) -> None:
-    """Apply those changes of an archive that the rule retains.
+    """Apply the changes of an archive which the rule retains.
 
     `source`: file object. Raises OSError, ValueError, and for a forged archive the errors of tarfile.
     """
@@ -183,9 +184,9 @@ def _way_to(path: Iterable[str]) -> int:
 
 
 def _finish_folder(path: tuple[str, ...], member: Any) -> None:
-    """Set mode and time of a folder, which hold only when everything is in it.
+    """Set mode and time of a folder, which hold only when the folder is full.
 
-    What is the same already is left: the image's user may not set it, unless he owns the folder.
+    Equal values are left: the image's user may set them only as the folder's owner.
     """
     made = _way_to(path)
     try:
@@ -250,7 +251,7 @@ def _create(archive: Any, member: Any, here: int, name: str) -> None:
 
 
 def _remove(here: int, name: str) -> None:
-    """Remove a file, or a folder with everything in it, if there is one."""
+    """Remove a file, or a folder with its contents, if present."""
     if _unlink(here, name):
         return
     folder = os.open(name, _FOLDER, dir_fd=here)
@@ -273,7 +274,7 @@ def _remove(here: int, name: str) -> None:
 
 
 def _unlink(here: int, name: str) -> bool:
-    """Remove a file if there is one; False for a folder."""
+    """Remove a file if present; False for a folder."""
     try:
         os.unlink(name, dir_fd=here)
     except FileNotFoundError:

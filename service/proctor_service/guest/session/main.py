@@ -9,7 +9,7 @@ Orders arrive on the channel, one line of JSON each:
     ["clear"]                kill every process except the session
 
 The session sends `["ready"]` once, then `["exited", N, status, cpu seconds, peak kilobytes]` for
-each run, with the word "not started" if no process could be started. While a command runs, its
+each run, with the word "not started" if the process could not be started. While a command runs, its
 output goes directly to the service. Background processes of a command may write output later: the
 session reads and discards this output, since a closed pipe would kill them with SIGPIPE.
 
@@ -54,7 +54,7 @@ def run_session(channel: Channel, job: dict[str, Any]) -> NoReturn:
 
 
 def set_dumpable(value: int) -> None:
-    """Allow (1) or refuse (0) other processes of the same user to read and trace this one."""
+    """Allow (1) or refuse (0) other processes of the same user to read and trace this process."""
     ctypes.PyDLL(None).prctl(_SET_DUMPABLE, ctypes.c_ulong(value), 0, 0, 0)
 
 
@@ -156,7 +156,8 @@ class _Session:
         self.runs[pid] = _Run(number, outputs, changes, kind == "save")
 
     def fork(self) -> int:
-        """Fork; if no command runs and the process limit is used up, kill the background processes.
+        """Fork; without a running command, if the process limit is used up, kill the background
+        processes.
 
         Running commands are never killed; after some retries, raises OSError.
         """
@@ -224,7 +225,7 @@ class _Session:
             os.write(self.waker, b"!")  # more children may have exited
 
     def let_go_on(self) -> None:
-        """Resume the processes that a save stopped, unless another save is running."""
+        """Resume the processes stopped by a save, unless another save is running."""
         savers = [pid for pid, run in self.runs.items() if run.stopped_all]
         for pid in savers:
             os.kill(pid, signal.SIGCONT)
@@ -268,7 +269,7 @@ class _Session:
 
 
 def _signal_all(number: int) -> None:
-    """Send a signal to every process of the sandbox except this one."""
+    """Send a signal to every other process of the sandbox."""
     try:
         os.kill(-1, number)
     except ProcessLookupError:

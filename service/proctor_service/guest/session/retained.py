@@ -1,9 +1,9 @@
 """Decides by path which changes of an agent a fresh sandbox of the same image takes over.
 
-What interpreters, loaders and shells would read before a grading begins stays behind: all below
-system folders and below the folders of variables such as PATH, and the dotfiles of home folders. The
-most specific rule decides about a path: the working directory is taken over, even below a system
-folder. A file or link never replaces a folder on the way to what stays behind.
+Files which interpreters, loaders and shells would read before a grading begins stay behind: all
+below system folders and below the folders of variables such as PATH, and the dotfiles of home
+folders. The most specific rule decides about a path: the working directory is taken over, even
+below a system folder. A file or link never replaces a folder on the way to such a file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SYSTEM_IN_VAR = (
     "/var/cache", "/var/lib", "/var/lock", "/var/mail", "/var/run", "/var/spool", "/var/tmp",
 )  # fmt: skip
 _DATA = ("/opt", "/tmp")
-"""System folders that may be the working directory as a whole."""
+"""System folders fit to be the working directory as a whole."""
 TOOLS = (
     "PATH", "CARGO_HOME", "CONDA_PREFIX", "GOROOT", "JAVA_HOME", "PYTHONHOME", "RUSTUP_HOME",
     "VIRTUAL_ENV",
@@ -38,19 +38,19 @@ LIBRARIES = (
 class Rule:
     """Rule of an image, and of a task.
 
-    `kept`: paths that are taken over everywhere. `left_out`: paths that stay behind in any case,
-    but for longer paths in `kept`. All paths are absolute.
+    `kept_paths`: paths taken over everywhere. `left_out`: paths that always stay behind,
+    but for longer paths in `kept_paths`. All paths are absolute.
     """
 
     def __init__(
         self,
         directory: str,
         variables: Mapping[str, str],
-        kept: Iterable[str] = (),
+        kept_paths: Iterable[str] = (),
         left_out: Iterable[str] = (),
     ) -> None:
         self._directory = normpath(directory)
-        self._kept = [normpath(path) for path in kept]
+        self._kept_paths = [normpath(path) for path in kept_paths]
         self._left_out = [normpath(path) for path in left_out]
         home = normpath(variables.get("HOME") or "/root")
         self._homes = [each for each in dict.fromkeys(("/root", home)) if each.strip("/")]
@@ -60,8 +60,10 @@ class Rule:
         """Return True if a change of this absolute path is taken over."""
         if path == "/" or any(_is_within(path, each) for each in _KERNEL):
             return False
-        left_out, kept = _longest(path, self._left_out), _longest(path, self._kept)
-        if kept > left_out or (is_folder and any(_is_within(each, path) for each in self._kept)):
+        left_out, kept_length = _longest(path, self._left_out), _longest(path, self._kept_paths)
+        if kept_length > left_out or (
+            is_folder and any(_is_within(each, path) for each in self._kept_paths)
+        ):
             return True
         if left_out:
             return False
@@ -87,7 +89,7 @@ class Rule:
                 yield above if has_libraries and not is_home else entry
 
     def _dropping(self, path: str) -> Iterator[str]:
-        """Yield the folders and dotfiles on the way to a path that stay behind."""
+        """Yield the folders and dotfiles on the way to a path which stay behind."""
         top = path.split("/")[1]
         if top in _SYSTEM or top.startswith("."):
             yield f"/{top}"
@@ -102,7 +104,7 @@ class Rule:
 
 
 def is_open(entry: str, name: str, directory: str) -> bool:
-    """Return True if an entry of a variable lets an agent put code before that of the image.
+    """Return True if an entry of a variable lets an agent put code before the image's.
 
     Programs in a folder below the working directory, as of a virtual environment, stay as they are
     in the image.
@@ -113,13 +115,13 @@ def is_open(entry: str, name: str, directory: str) -> bool:
     return _is_within(directory, entry) or (name in LIBRARIES and _is_within(entry, directory))
 
 
-def rule_of_image(kept: Iterable[str], left_out: Iterable[str]) -> Rule:
-    """Return the rule in a sandbox whose processes have the image's variables."""
-    return Rule(os.getcwd(), os.environ, kept, left_out)
+def rule_of_image(kept_paths: Iterable[str], left_out: Iterable[str]) -> Rule:
+    """Return the rule in a sandbox of processes with the image's variables."""
+    return Rule(os.getcwd(), os.environ, kept_paths, left_out)
 
 
 def _longest(path: str, folders: Iterable[str]) -> int:
-    """Return the length of the longest of the folders that the path is in, else 0."""
+    """Return the length of the longest of the folders around the path, else 0."""
     return max((len(each) for each in folders if _is_within(path, each)), default=0)
 
 

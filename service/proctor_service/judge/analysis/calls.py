@@ -43,7 +43,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Helper:
-    """A function that the tests define, and the scope around the definition."""
+    """A function defined by the tests, and the scope around the definition."""
 
     node: ast.FunctionDef | ast.Lambda
     scope: Scope
@@ -58,14 +58,14 @@ class Alias:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """A module, or what a module defines under a name."""
+    """A module, or a module's object of a name."""
 
     module: str
     name: str = ""
 
 
 Passed = dict[int, Variable]
-"""Variables that a call may change, by their ids."""
+"""Variables open to change by a call, by their ids."""
 Meaning = Variable | Helper | Alias | Imported
 
 
@@ -104,8 +104,8 @@ class Calls:
         self._steps_left = _MOST_STEPS + characters
         self.weights = Weights(characters)
         self._evaluator = Evaluator(self, self.module_of, self.weights)
-        self._has_mutable = False  # a variable that a call may change
-        self.read: set[int] = set()  # by id: containers that a statement reads outside of arguments
+        self._has_mutable = False  # a variable open to change by a call
+        self.read: set[int] = set()  # by id: containers read by a statement outside of arguments
 
     def __contains__(self, name: object) -> bool:
         return self.scope.get(str(name)) is not None or name in self.names.submission
@@ -121,14 +121,14 @@ class Calls:
         return variable.constant
 
     def count_steps(self, steps: int = 1) -> None:
-        """Count statements or expressions that are planned. Raises NotPlannable."""
+        """Count planned statements or expressions. Raises NotPlannable."""
         self.steps += steps
         self._steps_left -= steps
         if self._steps_left < 0:
             raise NotPlannable("helper functions that are called too often")
 
     def module_of(self, name: str) -> str:
-        """Return the module that a name stands for, or ""."""
+        """Return the module bound to a name, or ""."""
         meaning = self.scope.get(name)
         return meaning.module if isinstance(meaning, Imported) and not meaning.name else ""
 
@@ -152,7 +152,7 @@ class Calls:
             raise NotPlannable("the tests bind a name of the submission's")
 
     def called(self, node: ast.expr) -> list[Any] | None:
-        """Return the target of an expression that calls the submission, or None."""
+        """Return the target of a call of the submission, or None for other expressions."""
         return self.target(node.func) if isinstance(node, ast.Call) else None
 
     def target(self, node: ast.expr) -> list[Any] | None:
@@ -180,7 +180,7 @@ class Calls:
         return None
 
     def alias(self, node: ast.expr) -> Alias | None:
-        """Return the alias that an expression makes, or None."""
+        """Return the alias made by an expression, or None."""
         target = self.target(node) if type(node) in (ast.Name, ast.Attribute) else None
         if target is None or len(target) == 1:
             return None if target is None else Alias(target)
@@ -275,7 +275,7 @@ class Calls:
 
 
 def parameters_of(function: ast.FunctionDef | ast.Lambda) -> list[str]:
-    """Return the names of a function's parameters. Raises NotPlannable for others than `a, b`."""
+    """Return the names of a function's parameters. Raises NotPlannable beyond `a, b`."""
     arguments = function.args
     if (
         arguments.defaults

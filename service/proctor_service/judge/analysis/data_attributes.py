@@ -1,4 +1,4 @@
-"""Attributes and methods of the types that cross between two interpreters as data."""
+"""Attributes and methods of the types which cross between two interpreters as data."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def _names(*, methods: bool) -> frozenset[str]:
 
 
 METHODS = _names(methods=True).union(_NUMPY_METHODS)
-"""Names that a test calls: `items` in `f(1).items()`."""
+"""Names called by a test: `items` in `f(1).items()`."""
 FIELDS = _names(methods=False).union(_NUMPY_FIELDS) - METHODS
-"""Names that a test reads: `year` in `f(1).year`."""
+"""Names read by a test: `year` in `f(1).year`."""
 SPECIAL = frozenset(["__len__", "__getitem__", "__contains__", "__iter__", "__next__", "__class__"])
-"""Special methods that data have, and that tests sometimes call by name."""
+"""Special methods of data, sometimes called by name in tests."""
 RETURNING_NONE = frozenset(
     _words(
         "add append appendleft clear difference_update discard extend extendleft insert intersection_update"
@@ -46,7 +46,7 @@ RETURNING_NONE = frozenset(
     )
 )
 CHANGING = RETURNING_NONE | frozenset(["pop", "popitem", "popleft", "setdefault"])
-"""Methods that change their object; the first ones return nothing."""
+"""Mutating methods; the first of them return None."""
 
 
 def _least_arguments() -> dict[str, int]:
@@ -71,4 +71,4 @@ def _least_of(method: Any) -> int:
 
 
 LEAST_ARGUMENTS = _least_arguments()
-"""How many arguments a method takes at least, whatever type of data has it: 1 for `get`."""
+"""Least number of arguments of a method, for any type of data: 1 for `get`."""

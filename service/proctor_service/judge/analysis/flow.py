@@ -33,30 +33,30 @@ PLAIN_RESULTS = frozenset(
         " len oct ord pow print range repr round str type"
     )
 )
-"""Built-in functions whose results are numbers, texts or types, whatever they are given."""
+"""Built-in functions with numbers, texts or types as results, for any arguments."""
 _OBJECTS = frozenset(
     _words(
         "BytesIO Event Lock Mock MagicMock Queue Random SimpleNamespace StringIO Template UserDict UserList"
         " UserString compile fromstring gmtime localtime object struct_time"
     )
 )
-"""Functions of libraries that make an object which is no data."""
+"""Functions of libraries for objects other than data."""
 _RECORD_MAKERS = frozenset(["namedtuple", "make_dataclass", "NamedTuple"])
 _PARTS = (
     *(ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.IfExp, ast.Subscript, ast.Starred, ast.Await),
     *(ast.List, ast.Tuple, ast.Set, ast.Dict),
     *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
 )
-"""Expressions that may hold what their parts hold."""
+"""Expressions with the marks of their parts."""
 _PLAIN = frozenset([ast.Constant, ast.Compare, ast.JoinedStr, type(None)])
-"""Expressions that hold no marks. Most of a long text is constants."""
+"""Expressions without marks. Most of a long text is constants."""
 
 
 class Flow:
     """The marks of all names and expressions of a suite.
 
-    `records`: the classes of the tests whose objects are data. `fresh`: the submission's classes of which
-    an object is made for one method, as in `Solution().f`.
+    `records`: the tests' classes of data. `fresh`: the submission's classes with objects made for a
+    single method, as in `Solution().f`.
     """
 
     def __init__(self, suite: Suite, submission: frozenset[str], records: frozenset[str]) -> None:
@@ -109,7 +109,7 @@ class Flow:
         self._marks[key] = self._marks.get(key, 0) | marks
 
     def _edge(self, source: ast.AST | None, target: Key, mask: int = _ALL, answer: int = 0) -> None:
-        """Let the marks of a mask flow; of a function of the submission also those of its answer."""
+        """Let the marks of a mask flow; of a function of the submission also its answer's."""
         if type(source) not in _PLAIN:
             self._join(_key(source), target, mask, answer)
 
@@ -144,7 +144,7 @@ class Flow:
             self._define(node.name, node.args)
 
     def _visits(self) -> dict[type[ast.AST], Callable[[Any], None]]:
-        """Return what to do with each kind of node; a node comes before its parts."""
+        """Return the rule of each kind of node; a node comes before its parts."""
         return {
             **dict.fromkeys(_PARTS, self._visit_parts),
             ast.NamedExpr: self._visit_named,
@@ -244,7 +244,7 @@ class Flow:
         elif name in _OBJECTS or (name in _RECORD_MAKERS and not self._is_record(node)):
             self._mark(key, OBJECT)
         elif is_method or name not in PLAIN_RESULTS:
-            # What the submission answers is no function of its own, whatever it was given.
+            # A submission's answer is never a function of its own, for any arguments.
             crossing = _HELD if self.is_submission(func) else _ALL
             for each in arguments:
                 if type(each) not in _PLAIN:
@@ -252,18 +252,18 @@ class Flow:
         self._visit_callbacks(func, arguments)
 
     def _find_fresh(self, node: ast.expr) -> None:
-        """Note a method of a new object, that is called or handed to a function of the tests."""
+        """Note a method of a new object, called or handed to a function of the tests."""
         made = node.value if isinstance(node, ast.Attribute) else None
         if not isinstance(made, ast.Call) or not isinstance(made.func, ast.Name):
             return
-        # What a class is made of is its state: with arguments it is more than a place for functions.
+        # A class's arguments are its state: such a class is more than a place for functions.
         is_class = made.func.id in self.submission and looks_like_class(made.func.id)
         if is_class and not arguments_of(made):
             self.fresh.add(made.func.id)
             self._fresh_methods.add(id(node))
 
     def _is_record(self, made: ast.Call) -> bool:
-        """Tell whether a call makes a class whose objects are data: `P = namedtuple("P", "x y")`."""
+        """Return True if a call makes a class of data: `P = namedtuple("P", "x y")`."""
         around = self.parent.get(id(made))
         targets = around.targets if isinstance(around, ast.Assign) else []
         return any(isinstance(each, ast.Name) and each.id in self._records for each in targets)
@@ -285,7 +285,7 @@ class Flow:
             self._join(arguments_mark, f"{name}(*)")
 
     def _define(self, name: str, arguments: ast.arguments) -> None:
-        """Let what a function is given flow to its parameters: `f(0)` stands for the first argument."""
+        """Let arguments flow to a function's parameters: `f(0)` stands for the first argument."""
         every = parameters_of(arguments)
         positional = len(arguments.posonlyargs) + len(arguments.args)
         for place, parameter in enumerate(every):
@@ -342,7 +342,7 @@ def parameters_of(arguments: ast.arguments) -> list[str]:
 
 
 def records_of(setup: ast.Module) -> frozenset[str]:
-    """Return the named tuples, and dataclasses without methods, that a setup defines."""
+    """Return a setup's named tuples, and dataclasses without methods."""
     found = {
         each.name for each in setup.body if isinstance(each, ast.ClassDef) and _is_record(each)
     }

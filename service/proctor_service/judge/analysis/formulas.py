@@ -2,7 +2,7 @@
 
 The values are plain data, so no code of the submission runs here. Other data, and data that needs
 numpy, raises NotDecidable; the tests then run in a test sandbox. Conditions can be pickled, because
-another process analyses long tests (`process.py`): a formula is a tuple, and no closure.
+another process analyses long tests (`process.py`): a formula is a tuple rather than a closure.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _DEEPEST_HELPER = 8
 Results = Callable[[int], Any]
 """A function from the number of a call to its value."""
 Formula = tuple[Any, ...]
-"""A condition on results: a function of this module, and what it works on, often more formulas.
+"""A condition on results: a function of this module, and its operands, often more formulas.
 
 The function takes the formula and the results (`value_of`). Within a helper function, a number below
 zero is a parameter's.
@@ -90,7 +90,7 @@ class Condition:
     The most frequent condition is `call <symbol> expected`, or the truth of a call; `symbol` is
     then "", or "not". `text` is the text of the call. `expected` is the line with the encoding of
     the literal, which is on the left if the comparison is `reflected`. For every other condition,
-    `formula` is set, and `text` is the whole condition. A check keeps no syntax tree and no values,
+    `formula` is set, and `text` is the whole condition. A check is free of syntax trees and values,
     because plans live long and each object in a plan slows every garbage collection.
     """
 
@@ -128,8 +128,8 @@ class Body:
 class Formulas:
     """Compiler from a condition to a function of the results.
 
-    `bodies`: those of helper functions by the ids of their nodes, for all conditions of a suite;
-    they have no calls. `numbers`, `passed`: receive the calls, and what they may change.
+    `bodies`: of helper functions, by the ids of their nodes, for all conditions of a suite;
+    they are free of calls. `numbers`, `passed`: receive the calls, and the values open to change.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Formulas:
         self._numbers = numbers
         self._passed = passed
         self._depth = 0
-        self._failed: set[int] = set()  # expressions that are no constants in this scope
+        self._failed: set[int] = set()  # expressions other than constants in this scope
 
     def of(self, node: ast.expr) -> Formula:
         """Return the formula of an expression. Raises NotPlannable."""
@@ -172,7 +172,7 @@ class Formulas:
         return (_result, number)
 
     def _maybe(self, node: ast.expr) -> Formula:
-        """Return the formula of an expression that Python may leave out."""
+        """Return the formula of an expression which Python may leave out."""
         count = len(self._calls.made)
         formula = self.of(node)
         if len(self._calls.made) > count:
@@ -198,7 +198,7 @@ class Formulas:
         raise NotPlannable(type(node).__name__)
 
     def _choice(self, both: bool, first: ast.expr, others: list[ast.expr]) -> Formula:
-        """Return the formula of `and` or `or`: the value of the operand that decides."""
+        """Return the formula of `and` or `or`: the value of the deciding operand."""
         return (_chosen, both, (self.of(first), *map(self._maybe, others)))
 
     def _comparison(self, left: ast.expr, ops: list[ast.cmpop], others: list[ast.expr]) -> Formula:
@@ -221,7 +221,7 @@ class Formulas:
             return self._helper(helper, args, keywords)
         if len(args) == 2 and not keywords and self._builtin(func) == "isinstance":
             return self._isinstance(args[0], args[1])
-        function = self._known(func)
+        function = self._known_function(func)
         if function is None or any(keyword.arg is None for keyword in keywords):
             raise NotPlannable("a call of something else")
         if function is sorted and any(keyword.arg == "key" for keyword in keywords):
@@ -230,7 +230,7 @@ class Formulas:
         named = tuple((str(keyword.arg), self.of(keyword.value)) for keyword in keywords)
         return (_applied, function, parts, named)
 
-    def _known(self, func: ast.expr) -> Callable[..., Any] | None:
+    def _known_function(self, func: ast.expr) -> Callable[..., Any] | None:
         if isinstance(func, ast.Name):
             meaning = self._calls.scope.get(func.id)
             if isinstance(meaning, Imported) and meaning.module == "math":
@@ -244,7 +244,7 @@ class Formulas:
         return None
 
     def _builtin(self, node: ast.expr) -> str:
-        """Return a name that nothing binds, or ""."""
+        """Return an unbound name, or ""."""
         return node.id if isinstance(node, ast.Name) and node.id not in self._calls else ""
 
     def _isinstance(self, value: ast.expr, kinds: ast.expr) -> Formula:
@@ -293,7 +293,7 @@ class Formulas:
 
 
 def value_of(formula: Formula, results: Results) -> Any:
-    """Return the value of a formula for the results of calls. Raises what the test would raise."""
+    """Return the value of a formula for the results of calls. Raises the test's exception."""
     return formula[0](formula, results)
 
 
@@ -403,7 +403,7 @@ def _check_text(values: list[Any]) -> None:
 
 
 def _number(value: Any) -> Any:
-    """Return a number that is safe to calculate with. Raises NotDecidable."""
+    """Return a number, safe to calculate with. Raises NotDecidable."""
     if type(value) not in (int, float, bool, complex):
         raise NotDecidable(type(value).__name__)
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:

@@ -37,19 +37,19 @@ _SINGLETONS = (None, True, False, ..., NotImplemented)
 _NOT_AS_DATA = frozenset(
     ["map", "filter", "zip", "enumerate", "reversed", "Awaitable", "Coroutine", "Callable"]
 )
-"""Types of answers that reach the tests as another type."""
+"""Types of answers which reach the tests as another type."""
 _CALLING = frozenset(
     _words(
         "accumulate callable defaultdict dropwhile filter filterfalse groupby map partial reduce starmap"
         " takewhile"
     )
 )
-"""Functions that call what they are given first, or second; or tell whether it can be called."""
+"""Functions which call their first or second argument, or test if it can be called."""
 _CALLED_SECOND = frozenset(["accumulate", "groupby"])
 _WIDENED = frozenset(_words("float16 float32 half single complex64 csingle ndarray"))
 """Types of numpy for which the tests have another type by the same name (`codec/wide_numpy.py`)."""
 _FRAMEWORK = re.compile(r"test|check$|set_?up|tear_?down|pytest_|load_tests$", re.IGNORECASE)
-"""Names of functions that a runner of tests looks for: `test_add`, `setUpModule`."""
+"""Names of functions sought by a runner of tests: `test_add`, `setUpModule`."""
 _INSPECTING = frozenset(["isinstance", "issubclass", "callable", "type", "patch", "cast", *RAISES])
 _ATTRIBUTE = re.compile(r"\w+\.\w.*|\w+\(\)(\.\w+){2,}")
 """`Solution.f`, and `Solution().a.f`."""
@@ -76,7 +76,7 @@ _TEXT_OPERATORS = (ast.Add, ast.Mod, ast.Mult)
 
 
 class FunctionsOnly:
-    """The answer for one suite: `reason` is None if the suite asks for functions alone."""
+    """The answer for one suite; `reason` is None if the suite asks for functions alone."""
 
     def __init__(self, suite: Suite, submission: frozenset[str], records: frozenset[str]) -> None:
         self._suite = suite
@@ -102,9 +102,9 @@ class FunctionsOnly:
         return found
 
     def calls_carry_constants(self) -> bool:
-        """Tell whether the tests hand only written-out data to the submission, which it may then print.
+        """Return True if the tests hand only literal data to the submission, free to be printed.
 
-        To be asked where there is no reason.
+        Valid where `reason` is None.
         """
         return all(
             type(each) is ast.Constant or _is_written_out(each)
@@ -155,7 +155,7 @@ class FunctionsOnly:
                 yield f"tests.{index} defines {name}, which only the submission can call"
 
     def _of_setup(self) -> Iterator[str]:
-        """Yield whether a function of the setup changes what the tests see, too: each side has a copy."""
+        """Yield whether a function of the setup changes data of the tests: each side has a copy."""
         for statement, nodes in zip(self._suite.setup.body, self._suite.statements[0], strict=True):
             if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef) and any(
                 isinstance(node, ast.Global) or _changes(node) for node in nodes
@@ -163,7 +163,7 @@ class FunctionsOnly:
                 yield f"has a function with effects: {statement.name}"
 
     def _reasons_of(self) -> dict[type[ast.AST], Callable[[Any], Iterable[str]]]:
-        """Return what looks at each kind of node."""
+        """Return the inspector of each kind of node."""
         definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
         return {
             ast.Attribute: self._of_attribute,
@@ -210,7 +210,7 @@ class FunctionsOnly:
         yield f"looks for .{node.attr}, which no data has"
 
     def _is_of_data(self, node: ast.Attribute) -> bool:
-        """Tell whether data have this field, or a method that can be used in this way."""
+        """Return True if data have this field, or a method for this use."""
         if node.attr in data_attributes.FIELDS or node.attr in data_attributes.SPECIAL:
             return True
         call = self._flow.parent.get(id(node))
@@ -273,7 +273,7 @@ class FunctionsOnly:
                 yield f"asks for the type {each}"
 
     def _is_answer(self, node: ast.expr) -> bool:
-        """Tell whether an expression may be an answer, and is no function of the submission."""
+        """Return True if an expression may be an answer, rather than the submission's function."""
         return self._flow.of(node) & (ANSWER | FUNCTION) == ANSWER
 
     def _prints(self, argument: ast.expr) -> bool:
@@ -290,7 +290,7 @@ class FunctionsOnly:
         return is_class and not self._flow.makes_fresh(self._flow.parent[id(node)])
 
     def _of_object(self, node: ast.Call) -> Iterator[str]:
-        """Yield whether a call by the name of a class is more than a function whose result is compared."""
+        """Yield whether a call by the name of a class is more than a function and its result."""
         around = self._flow.parent[id(node)]
         if isinstance(around, ast.Compare):
             others = [each for each in (around.left, *around.comparators) if each is not node]
@@ -362,7 +362,7 @@ class FunctionsOnly:
 
 
 def _called_by(node: ast.Call) -> list[ast.expr]:
-    """Return the arguments that a function of a library calls: `f` in `map(f, x)` and `max(x, key=f)`."""
+    """Return the arguments called by a library's function: `f` in `map(f, x)`, `max(x, key=f)`."""
     name = last_name(node.func)
     place = 1 if name in _CALLED_SECOND else 0
     found = node.args[place : place + 1] if name in _CALLING else []
@@ -394,7 +394,7 @@ def _is_written_out(node: ast.expr) -> bool:
 
 
 def _changes(node: ast.AST) -> bool:
-    """Tell whether a node sets an item or an attribute, or calls a method that changes its object."""
+    """Return True if a node sets an item or an attribute, or calls a mutating method."""
     if isinstance(node, ast.Subscript | ast.Attribute) and not isinstance(node.ctx, ast.Load):
         return True
     is_method = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)

@@ -59,8 +59,8 @@ class Analysis:
 def analyse(grader: AssertsGrader) -> Analysis:
     """Decide the level of a grader's tests.
 
-    Raises InvalidTask for tests that do not parse, or that must run in the submission's process although
-    the grader asks for `separated`.
+    Raises InvalidTask for tests with errors of syntax, and for tests which must run in the
+    submission's process although the grader asks for `separated`.
     """
     suite = parse_suite(grader)
     return with_plan(level_of(grader, suite), suite)
@@ -89,7 +89,7 @@ def level_of(grader: AssertsGrader, suite: Suite) -> Analysis:
 
 
 def with_plan(analysis: Analysis, suite: Suite) -> Analysis:
-    """Return the analysis of a separated suite with a plan of its calls, if it needs no more than calls."""
+    """Return the analysis of a separated suite with a plan of its calls, if calls suffice."""
     if analysis.level == "in_process":
         return analysis
     try:
@@ -111,7 +111,7 @@ def sources_of(suite: Suite) -> tuple[TestSource, ...]:
 def beside_the_submission(
     grader: AssertsGrader, tests: tuple[TestSource, ...], reason: str, setup: tuple[str, str]
 ) -> Analysis:
-    """Return the analysis of tests that need the submission's process.
+    """Return the analysis of tests in need of the submission's process.
 
     Raises InvalidTask if the grader asks for `separated`.
     """

@@ -70,13 +70,13 @@ class Variables(Protocol):
 
 
 class NotConstant(Exception):
-    """The expression is not a constant, or is beyond the bounds."""
+    """The expression varies, or is beyond the bounds."""
 
 
 class Weights:
     """The expanded size of containers: items and characters, counted again at each reference.
 
-    A few nested products make a value that needs gigabytes as text, and minutes to hash. A long
+    A few nested products make a value of gigabytes as text, and minutes to hash. A long
     text may make many values that each take long, so their sum is bounded, too; the bound of an
     honest suite, which writes most of its values out, grows with the text.
     """
@@ -187,7 +187,7 @@ class Evaluator:
         return value
 
     def value(self, node: ast.expr) -> Any:
-        """Return the value of a part. Raises NotConstant, and what the expression itself raises."""
+        """Return the value of a part. Raises NotConstant, and the expression's own exceptions."""
         self._weights.count_node()
         handler = _HANDLERS.get(type(node))
         if handler is None or id(node) in self._failed:
@@ -349,7 +349,7 @@ def parts_of(values: Sequence[Any]) -> Iterator[Any]:
 
 
 def why_costly(function: Callable[..., Any], more: Sequence[Any]) -> str | None:
-    """Return why a call of a built-in does much work for few arguments, or None.
+    """Return the reason why a call of a built-in does much work for few arguments, if any.
 
     `more`: all arguments after the first.
     """

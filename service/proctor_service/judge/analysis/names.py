@@ -39,7 +39,7 @@ _STAR_MODULES = (
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The submission's names in a suite, and the classes of which tests make an object for one call.
+    """The submission's names in a suite, and the classes with objects made for a single call.
 
     `fresh`: `Solution` in `Solution().f(1)`.
     """
@@ -119,12 +119,12 @@ _SCOPED = frozenset(
 
 
 def _is_future(node: ast.stmt) -> bool:
-    """Tell whether a statement may change how others are compiled."""
+    """Return True if a statement may change the compilation of others."""
     return isinstance(node, ast.ImportFrom) and node.module == "__future__"
 
 
 def _note_globals(nodes: Sequence[Any], loaded: set[str], bound: set[str]) -> None:
-    """Add the names that a statement without inner scopes reads and binds."""
+    """Add the names read and bound by a statement without inner scopes."""
     for node in nodes:
         kind = type(node)
         if kind is ast.Name:

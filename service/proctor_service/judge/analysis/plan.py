@@ -279,7 +279,7 @@ def _holds(formula: Formula) -> bool:
     """Tell whether a condition without calls holds."""
     try:
         return bool(value_of(formula, _no_value))
-    except Exception:  # whatever the test raises
+    except Exception:  # for any exception of the test
         return False
 
 

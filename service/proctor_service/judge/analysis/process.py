@@ -4,10 +4,10 @@
                                  ── level ─────────────────▶
                                  ── level and plan ────────▶
 
-The parser of CPython holds the lock of the interpreter for a second per megabyte; in a thread it would
-hold up the event loop. The process has bounds of CPU time and memory that grow with the text, no
-variables of the environment, and it ends with the service. Tests whose analysis is ended run beside
-the submission. This module imports no pydantic there: that alone would take half a second.
+The parser of CPython holds the lock of the interpreter for a second per megabyte; in a thread it
+would hold up the event loop. The process has bounds of CPU time and memory that grow with the text,
+no variables of the environment, and it ends with the service. Tests run beside the submission if
+their analysis is ended. This module imports no pydantic there: that alone would take half a second.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _READING_SECONDS = 4.0
 """The same for the parser alone. It takes 1 s on an idle machine, and more on a busy one; tests that
 cannot be read cannot be judged."""
 ENDED = "the analysis of the tests takes too much time or memory"
-"""Reason of tests whose analysis was ended."""
+"""Reason of tests after an ended analysis."""
 _WALL_TIMES = 10  # of the CPU time
 _LEAST_MEMORY_BYTES = 1 << 30  # of address space
 _MEMORY_TIMES = 512  # a node of a syntax tree has up to 600 bytes, and two characters or more
@@ -57,9 +57,9 @@ _DEEPEST_RECURSION = 10_000  # of pickling: a formula contains formulas
 
 
 def analyse_apart(grader: AssertsGrader) -> Analysis:
-    """Return what `analyse` returns, from a process. Blocks until its end; to call in a thread.
+    """Return the result of `analyse`, from a process. Blocks until its end; to call in a thread.
 
-    Tests whose analysis takes longer than `CPU_SECONDS` are for the submission's process. Raises
+    Tests are for the submission's process if their analysis takes longer than `CPU_SECONDS`. Raises
     InvalidTask as `analyse`, and for tests too large to be read; JudgeFailed for a bug in the
     analysis.
     """
@@ -89,7 +89,7 @@ def analyse_apart(grader: AssertsGrader) -> Analysis:
 
 
 def analysis_in(grader: AssertsGrader, answer: bytes) -> Analysis:
-    """Return the analysis in an answer; one of a process that was ended may lack a part.
+    """Return the analysis in an answer; an ended process's answer may lack a part.
 
     The bytes are from our own process, which runs no code of the tests. Raises InvalidTask.
     """

@@ -20,7 +20,7 @@ _WHOLE = frozenset(
         time types typing unicodedata unittest urllib.parse uuid zlib zoneinfo"""
     )
 )
-"""Modules without state that tests and submission would both need to see."""
+"""Modules without state shared by tests and submission."""
 _PARTS = {
     "asyncio": _words("run sleep get_event_loop new_event_loop set_event_loop"),
     "contextlib": _words("suppress contextmanager nullcontext closing ExitStack"),
@@ -34,7 +34,7 @@ _PARTS = {
     "sys": _words("maxsize float_info version_info int_info maxunicode byteorder getsizeof"),
     "traceback": _words("format_exc print_exc"),
 }  # fmt: skip
-"""Names of other modules that have none."""
+"""Names without such state in other modules."""
 _STATEFUL = {
     "numpy": [
         "seterr",

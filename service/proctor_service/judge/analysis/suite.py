@@ -27,7 +27,7 @@ _LONGEST_CHARACTER_BYTES = 4
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 """Ends of lines: after `a` in `a\\r\\nb`; not the form feed in `a\\fb`."""
 _NO_BRACKETS = re.compile(r"[^][(){}]+")
-"""What is no bracket: `f` and `1, 2` in `f([1, 2])`."""
+"""Text between brackets: `f` and `1, 2` in `f([1, 2])`."""
 _PREFIXES = re.compile(r"[-+~]{2,}")
 """Operators in a row: `-+~` in `-+~1`, none in `a - b`."""
 _IDLE = (
@@ -43,7 +43,7 @@ _AROUND_TESTS = frozenset(
     f"{when}_{part}" for when in ("setup", "teardown") for part in ("module", "function")
 )
 _MARKS = frozenset(["parametrize", "usefixtures", "xfail"])
-"""Marks of pytest that change how a function runs, or what its result means."""
+"""Marks of pytest with an effect on the run of a function, or on the meaning of its result."""
 # The fixtures of pytest itself, and those of pytest-mock and pytest-benchmark.
 _FIXTURES = frozenset(
     (
@@ -126,7 +126,7 @@ class Source:
     def lines_of(self, wanted: Sequence[ast.stmt], body: Sequence[ast.stmt]) -> str:
         """Return the lines of the wanted statements of a body.
 
-        All lines, if another statement shares one of them.
+        All lines, if another statement shares a line.
         """
         ends = [0, *(each.end_lineno or each.lineno for each in body)]
         begins = [*map(_first_line, body), len(self.lines) + 1]
@@ -181,7 +181,8 @@ def parse_suite(grader: AssertsGrader) -> Suite:
 
 
 def _is_idle(node: ast.AST) -> bool:
-    """Tell whether a node can neither fail nor ask the submission for anything: `pass`, `["f() == 1"]`."""
+    """Return True for a node sure to succeed without the submission: `pass`, `["f() ==
+    1"]`."""
     names = [each.name for each in node.names] if isinstance(node, ast.Import) else []
     if isinstance(node, ast.ImportFrom):
         names = [node.module or ""]
@@ -246,7 +247,7 @@ _CHILDREN: dict[type[ast.AST], tuple[str, ...]] = {
     for kind in vars(ast).values()
     if isinstance(kind, type) and issubclass(kind, ast.AST)
 }
-"""The fields of each kind of node that may hold nodes."""
+"""The fields of each kind of node which may hold nodes."""
 _CHILDREN |= dict.fromkeys((ast.Constant, ast.Global, ast.Nonlocal), ())
 
 
@@ -256,7 +257,7 @@ _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 def _mentioned(nodes: Sequence[Sequence[Any]]) -> set[str]:
-    """Return the names and attributes that test code reads."""
+    """Return the names and attributes read by test code."""
     found: set[str] = set()
     for each in nodes:
         for node in each:
@@ -335,14 +336,14 @@ def _needs_pytest(
 
 
 def _definitions(*trees: ast.Module) -> dict[str, _Definition]:
-    """Return what test code defines at module level; of a name the last definition."""
+    """Return the definitions of test code at module level; of a name the last definition."""
     return {
         node.name: node for tree in trees for node in tree.body if isinstance(node, _DEFINITIONS)
     }
 
 
 def _is_decorated_by(node: _Definition, defined: Mapping[str, _Definition]) -> bool:
-    """Tell whether a definition has a decorator that the tests define."""
+    """Return True if a definition has a decorator of the tests."""
     return any(_dotted(each)[:1] and _dotted(each)[0] in defined for each in node.decorator_list)
 
 
@@ -368,7 +369,7 @@ def _runs_alone(
 
 
 def _needs_no_argument(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Tell whether a function can be called without arguments but those of `@patch`."""
+    """Return True if a function can be called with the arguments of `@patch` alone."""
     patched = sum("patch" in _dotted(each) for each in node.decorator_list)
     return _takes(node, range(patched + 1))
 
@@ -444,7 +445,7 @@ def _has_test(node: ast.ClassDef) -> bool:
 
 
 def _is_left_out(node: ast.ClassDef) -> bool:
-    """Tell whether a class binds a name for which pytest runs none of its methods."""
+    """Return True if a class binds a name for which pytest skips all its methods."""
     bound = {part.name for part in node.body if isinstance(part, _FUNCTIONS)} | {
         target.id
         for part in node.body
@@ -482,7 +483,7 @@ def _is_autouse(decorator: ast.expr) -> bool:
 
 
 def _takes(function: ast.FunctionDef | ast.AsyncFunctionDef, counts: range) -> bool:
-    """Tell whether a function can be called with one of these counts of positional arguments."""
+    """Return True if a function can be called with any of these counts of positional arguments."""
     arguments = function.args
     most = len(arguments.posonlyargs) + len(arguments.args)
     fits = max(most - len(arguments.defaults), counts.start) <= min(most, counts.stop - 1)
@@ -495,5 +496,5 @@ def is_name(node: ast.AST, name: str) -> bool:
 
 
 def arguments_of(call: ast.Call) -> list[ast.expr]:
-    """Return the arguments of a call, those by position first."""
+    """Return the arguments of a call, positional arguments first."""
     return [*call.args, *(keyword.value for keyword in call.keywords)]

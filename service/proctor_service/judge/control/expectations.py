@@ -1,6 +1,6 @@
-"""Expected values in the text of tests, and the choice of others.
+"""Expected values in the text of tests, and the choice of replacements.
 
-The rules here hold for every language; `Dialect` writes the values of one.
+The rules here hold for every language; `Dialect` writes the values of a language.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Tolerance:
     absolute: float = 0.0
 
     def __or__(self, other: Tolerance) -> Tolerance:
-        """Return a tolerance that accepts every value of either tolerance."""
+        """Return a tolerance for every value of either tolerance."""
         return Tolerance(max(self.relative, other.relative), max(self.absolute, other.absolute))
 
     def bears(self) -> bool:
@@ -36,7 +36,7 @@ class Tolerance:
         return 0 <= self.relative <= _WIDEST_RELATIVE and 0 <= self.absolute < 1e100
 
     def separates(self, one: float, other: float) -> bool:
-        """Tell whether no answer can be near enough to both numbers."""
+        """Return True if every answer is too far from either number."""
         bound = self.relative * (abs(one) + abs(other)) + self.absolute
         return one != other and not abs(one - other) <= _NARROW * bound
 
@@ -58,9 +58,10 @@ class Scalar:
 class Literal:
     """A literal in a text: a scalar, or a container of literals.
 
-    `type`: values of one type may replace each other. `value`: equal for literals of possible equality in
-    tests. `gap`: place for an element in a container without scalars. `text` is the literal as written, if
-    it may stand elsewhere, too. `divisor`: of the scalars, for tolerances (3 in 1/3).
+    `type`: values of the same type may replace each other. `value`: equal for literals of possible
+    equality in tests. `gap`: place for an element in a container without scalars. `text` is the
+    literal as written, if it may stand elsewhere, too. `divisor`: of the scalars, for tolerances (3
+    in 1/3).
     """
 
     begin: int
@@ -96,7 +97,7 @@ class Edit:
 
 
 class Draw:
-    """A source of choices that follow from a seed and the place of each choice alone."""
+    """A source of choices which follow from a seed and the place of each choice alone."""
 
     def __init__(self, seed: bytes) -> None:
         self._seed = seed
@@ -112,10 +113,10 @@ class Dialect(Protocol):
     """The literals of a language."""
 
     def far(self, scalar: Scalar, tolerance: Tolerance, draw: Draw) -> str | None:
-        """Return a value far beyond the tolerance as text, or None if the language has none."""
+        """Return a value far beyond the tolerance as text, if the language has any."""
 
     def element(self, literal: Literal, draw: Draw) -> str | None:
-        """Return the text of an element for an empty container, or None."""
+        """Return the text of an element for an empty container, if any."""
 
     def fitted(self, text: str, replaced: str) -> str:
         """Return a literal in a form with the place, and the number of lines, of the replaced literal."""
@@ -127,14 +128,14 @@ def changed(
     seed: bytes,
     dialects: Mapping[str, Dialect],
 ) -> dict[str, str] | None:
-    """Return the texts with other expected values, or None without a clear expectation.
+    """Return the texts with other expected values, if any expectation is clear.
 
     `dialects`: of each text.
 
-    One expectation, and by an even coin each other one, becomes another value: some draws find a program with
-    a cheat in a part of the tests. The other value is, by an even coin, an expected value from elsewhere in
-    the suite, or a value far away; at least one is far away, since some right answers equal
-    several of the suite's values (7 modulo 5).
+    One expectation, and by an even coin each further expectation, becomes another value: some draws
+    find a program with a cheat in a part of the tests. The other value is, by an even coin, an
+    expected value from elsewhere in the suite, or a value far away; at least one value is far away,
+    since some right answers equal several of the suite's values (7 modulo 5).
     """
     draw = Draw(seed)
     usable = clear(texts, expectations, dialects, draw)
@@ -165,7 +166,7 @@ def clear(
     dialects: Mapping[str, Dialect],
     draw: Draw,
 ) -> list[Expectation]:
-    """Return the expectations that have a value far away, outside the tolerance."""
+    """Return the expectations with a value far away, outside the tolerance."""
     return [
         each
         for each in expectations
@@ -185,7 +186,7 @@ def edited(text: str, edits: Sequence[Edit]) -> str:
 def _other(
     of: Expectation, alike: Sequence[Expectation], text: str, draw: Draw, dialect: Dialect
 ) -> Edit | None:
-    """Return the replacement by another expected value of the same type, or None if none is near."""
+    """Return the replacement by another near expected value of the same type, if any."""
     literal = of.literal
     if of.only_far:
         return None
@@ -223,7 +224,7 @@ def _separates(tolerance: Tolerance, one: float, other: float) -> bool:
 
 
 def _far(of: Expectation, text: str, draw: Draw, dialect: Dialect) -> Edit | None:
-    """Return the replacement of one scalar by a value far away, or None if there is none."""
+    """Return the replacement of one scalar by a value far away, if any."""
     literal = of.literal
     scalars = literal.scalars
     if of.tolerance != EXACT:
@@ -246,7 +247,7 @@ def _far(of: Expectation, text: str, draw: Draw, dialect: Dialect) -> Edit | Non
 class Tests:
     """Texts of a grader's tests, their clear expectations, and how other texts make a grader.
 
-    `made`: returns None for texts that do not compile.
+    `made`: returns None for texts with errors of syntax.
     """
 
     texts: Mapping[str, str]

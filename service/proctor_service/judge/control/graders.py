@@ -16,7 +16,7 @@ from proctor_service.judge.submission import Control, Submission
 
 _BROKEN = (SyntaxError, ValueError, RecursionError, MemoryError)
 MOST_CHARACTERS = 1 << 16
-"""Of tests that have a control; longer ones have none."""
+"""Longest tests with a control."""
 
 
 def seed_of(submission: Submission, number: int) -> bytes:
@@ -34,7 +34,7 @@ def seed_of(submission: Submission, number: int) -> bytes:
 
 
 def _is_plain(grader: Grader) -> bool:
-    """Tell whether JSON has all texts of a grader: it takes no lone surrogates."""
+    """Tell whether JSON has all texts of a grader: without lone surrogates."""
     try:
         repr(grader).encode()
     except UnicodeEncodeError:
@@ -87,7 +87,7 @@ def of_asserts(grader: AssertsGrader, source: str, language: str) -> Tests | Non
     suite = Suite(tuple(modules), (syntax_tree(grader.setup),), words_of(source))
 
     def made(found: dict[str, str]) -> Grader:
-        # The level of the second run is that of the first one, whatever the other values are.
+        # The second run has the level of the first, with any values.
         return grader.model_copy(
             update={"tests": [found[part] for part in texts], "integrity": "in_process"}
         )

@@ -78,7 +78,7 @@ STATEMENTS: Mapping[str, Form] = MappingProxyType(
         ),
     }
 )
-"""Functions that raise, as `np.testing.assert_allclose(f(3), [1, 4, 9])`."""
+"""Raising functions, as `np.testing.assert_allclose(f(3), [1, 4, 9])`."""
 
 CONDITIONS: Mapping[str, Form] = MappingProxyType(
     {
@@ -98,7 +98,7 @@ CONDITIONS: Mapping[str, Form] = MappingProxyType(
         ),
     }
 )
-"""Functions whose result is asserted, as `assert math.isclose(f(2), 0.5)`."""
+"""Functions with an asserted result, as `assert math.isclose(f(2), 0.5)`."""
 
 APPROX = Form(relative=("rel", 1, 1e-6), absolute=("abs", 2, 1e-12), others=("nan_ok",))
 """`pytest.approx`, as in `assert f(2) == approx(0.5)`."""
@@ -106,7 +106,7 @@ APPROX = Form(relative=("rel", 1, 1e-6), absolute=("abs", 2, 1e-12), others=("na
 NAMES = frozenset(
     [*METHODS, *(name.rpartition(".")[2] for name in (*STATEMENTS, *CONDITIONS)), "approx"]
 )
-"""Names of all forms: tests that bind one themselves have no clear expectation."""
+"""Names of all forms: tests which bind such a name lack a clear expectation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class Comparison:
 class Forms:
     """Reader of the assertions of a text.
 
-    `imports`: full name by local name. `bound`: names that the tests bind themselves.
+    `imports`: full name by local name. `bound`: names bound by the tests.
     """
 
     def __init__(self, imports: Mapping[str, str], bound: Container[str] = ()) -> None:
@@ -284,7 +284,7 @@ def _of_call(call: ast.Call, form: Form, *, only_far: bool = False) -> Iterator[
 
 
 def _tolerance(call: ast.Call, form: Form) -> Tolerance | None:
-    """Return the tolerance of a call; None if it is no literal, or an argument is unknown."""
+    """Return the tolerance of a call; None for other expressions, and for an unknown argument."""
     arguments: dict[str, ast.expr] = {}
     options = [form.relative, form.absolute, form.decimals]
     names = [option[0] for option in options if option is not None]

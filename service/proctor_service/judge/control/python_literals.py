@@ -75,7 +75,7 @@ class Positions:
 
 
 def is_literal(node: ast.expr) -> bool:
-    """Tell whether an expression is a literal, also a nested one."""
+    """Return True for a literal, also a nested literal."""
     match node:
         case ast.Constant(value=value):
             return type(value) in _KINDS
@@ -91,7 +91,7 @@ def is_literal(node: ast.expr) -> bool:
 
 
 def literal_of(node: ast.expr, positions: Positions) -> Literal | None:
-    """Return the literal of an expression, or None. Calls are calls of constructors."""
+    """Return the literal of an expression, if any. Calls are calls of constructors."""
     if isinstance(node, ast.Call):
         return _constructed(node, positions)
     if not is_literal(node):
@@ -130,7 +130,7 @@ def is_constructor(call: ast.Call, name: str) -> bool:
 
 
 def _constructed(call: ast.Call, positions: Positions) -> Literal | None:
-    """Return the value of a constructor: what changes is its first argument."""
+    """Return the value of a constructor: its first argument changes."""
     begin, end = positions.span(call)
     inner = literal_of(call.args[0], positions)
     if inner is None:
@@ -152,7 +152,7 @@ def _constructed(call: ast.Call, positions: Positions) -> Literal | None:
 
 
 def _decimal(node: ast.expr) -> float | None:
-    """Return the value of a literal argument of `Decimal`, if it is a number of ordinary size."""
+    """Return the value of a literal argument of `Decimal`, if a number of ordinary size."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         try:
             value = float(node.value)
@@ -163,7 +163,7 @@ def _decimal(node: ast.expr) -> float | None:
 
 
 def number_of(node: ast.expr | None) -> float | None:
-    """Return the value of a literal number that is finite and at least 0, or None."""
+    """Return the value of a literal number, if finite and at least 0."""
     match node:
         case ast.Call(func=ast.Name(id="Decimal"), args=[text], keywords=[]):
             return _decimal(text)
@@ -188,7 +188,7 @@ class Python:
     """The dialect of Python."""
 
     def far(self, scalar: Scalar, tolerance: Tolerance, draw: Draw) -> str | None:
-        """Return a value far beyond the tolerance as text, or None if there is none."""
+        """Return a value far beyond the tolerance as text, if any."""
         place = (scalar.begin, scalar.kind)
         prime = _PRIMES[draw.below(len(_PRIMES), "prime", *place)]
         match scalar.kind, scalar.value:
@@ -219,7 +219,7 @@ class Python:
         )
 
     def fitted(self, text: str, replaced: str) -> str:
-        """Return a literal with as many lines as the one replaced."""
+        """Return a literal with as many lines as the replaced literal."""
         lines = len(_LINE.findall(replaced))
         return f"({text}{chr(10) * lines})" if lines else text
 
@@ -228,7 +228,7 @@ PYTHON = Python()
 
 
 def _far_number(value: float, tolerance: Tolerance, prime: int) -> str | None:
-    """Return a number far from another one, or None."""
+    """Return a number far from another, if any."""
     try:
         size = abs(float(value))
         if math.isinf(size):
@@ -261,12 +261,12 @@ def _type(node: ast.expr) -> str:
 
 
 def _movable(node: ast.expr, text: str) -> str:
-    """Return a literal that may stand anywhere: parentheses do not belong to each tuple's text."""
+    """Return a literal fit for any place: some tuples' texts lack parentheses."""
     return f"({text})" if isinstance(node, ast.Tuple) else text
 
 
 def _scalars(node: ast.expr) -> list[ast.expr]:
-    """Return the scalars of a literal; of a dictionary those of its values, if there are any."""
+    """Return the scalars of a literal; of a dictionary its values' types, if any."""
     match node:
         case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Set(elts=parts):
             return [each for part in parts for each in _scalars(part)]
@@ -282,7 +282,7 @@ def _scalar(node: ast.expr, positions: Positions) -> Scalar:
 
 
 def _gap(node: ast.expr, positions: Positions) -> int | None:
-    """Return the place behind the first bracket of the innermost empty container, or None."""
+    """Return the place behind the first bracket of the innermost empty container, if any."""
     match node:
         case ast.List(elts=parts) | ast.Tuple(elts=parts):
             if parts:

@@ -26,9 +26,9 @@ class Scope:
     places: dict[int, int] = field(default_factory=dict)
     """The place of each item `name[place]` that is read, by the id of the name's node."""
     messages: set[int] = field(default_factory=set)
-    """Ids of the nodes of texts that only a failed assertion shows."""
+    """Ids of the nodes of texts shown only by a failed assertion."""
     shared: set[str] = field(default_factory=set)
-    """Names that are declared global or nonlocal."""
+    """Names declared global or nonlocal."""
 
     @classmethod
     def of(cls, trees: Sequence[ast.AST]) -> Scope:
@@ -67,7 +67,7 @@ class Scope:
 class Use:
     """A place where a name is compared, or its item at a place.
 
-    `scope`: the innermost scope that binds the name, or None for the top level.
+    `scope`: the innermost scope which binds the name, or None for the top level.
     """
 
     node: ast.Name
@@ -78,7 +78,7 @@ class Use:
 
     @property
     def column(self) -> Column | None:
-        """The column that the name stands for; None if no table binds the name."""
+        """The column bound to the name; None if the name is bound elsewhere."""
         for columns in (self.comparison.columns, self.block.columns):
             if self.node.id in columns:
                 return columns[self.node.id]
@@ -143,7 +143,7 @@ class Names:
 
 
 def _values(use: Use, scope: Scope, tree: ast.Module, forms: Forms) -> tuple[ast.expr, ...]:
-    """Return the literals that a name, or its item, stands for; none in doubt."""
+    """Return the literals bound to a name or its item; empty in doubt."""
     name = use.node.id
     stores = [node for node in scope.names[name] if not isinstance(node.ctx, ast.Load)]
     column = use.column
@@ -165,7 +165,7 @@ def _values(use: Use, scope: Scope, tree: ast.Module, forms: Forms) -> tuple[ast
 
 
 def _items(column: Column, place: int) -> Column:
-    """Return an item of each row; nothing if a row lacks it."""
+    """Return an item of each row; empty if a row lacks the item."""
     found = []
     for row in column:
         if not isinstance(row, ast.Tuple | ast.List) or len(row.elts) <= place:

@@ -31,7 +31,7 @@ class Block:
     """Statements of one scope, each with a certain run.
 
     `scope`: the function, or None for the top level. `case`: the first parameter of a TestCase's method.
-    `columns`: for each name that a literal table binds, the expressions of its column.
+    `columns`: for each name bound by a literal table, the expressions of its column.
     """
 
     statements: tuple[ast.stmt, ...]
@@ -48,16 +48,16 @@ class Definitions:
 
     @classmethod
     def of(cls, trees: Iterable[ast.AST]) -> Definitions:
-        """Return the names that trees bind anywhere, also in functions."""
+        """Return the names bound anywhere in trees, also in functions."""
         return cls(Counter(name for tree in trees for name in bound_names(tree)))
 
     def is_once(self, name: str) -> bool:
-        """Tell whether one place alone binds a name."""
+        """Return True if a single place binds a name."""
         return self.counts[name] == 1
 
 
 def bound_names(tree: ast.AST) -> Iterator[str]:
-    """Yield the names that a tree binds or deletes; of parameters none."""
+    """Yield the names bound or deleted by a tree; without parameters."""
     for node in ast.walk(tree):
         match node:
             case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
@@ -89,7 +89,7 @@ def certain(body: Sequence[ast.stmt]) -> list[ast.stmt]:
 
 
 def is_generator(function: Function) -> bool:
-    """Tell whether a call of a function runs none of its statements."""
+    """Return True if a call of a function only makes a generator."""
     return any(_has_own(statement, (ast.Yield, ast.YieldFrom)) for statement in function.body)
 
 
@@ -140,10 +140,10 @@ def columns_of(target: ast.expr, rows: ast.expr) -> dict[str, Column]:
 
 
 def column_of(rows: ast.expr, place: tuple[int, int] | None) -> Column:
-    """Return a column of a table, or nothing if the table is no literal list.
+    """Return a column of a literal list, empty for other tables.
 
-    `place`: number of the column and of all columns; None for a table of single values. Rows that are
-    calls, as `pytest.param(..)`, are left out.
+    `place`: number of the column and of all columns; None for a table of single values. Rows such
+    as `pytest.param(..)`, which are calls, are left out.
     """
     if not isinstance(rows, ast.List | ast.Tuple):
         return ()
@@ -173,7 +173,7 @@ def runs_all_cases(statement: ast.stmt, full_name: Mapping[str, str]) -> bool:
 
 
 def called_at_top(body: Sequence[ast.stmt]) -> set[str]:
-    """Return the functions that plain statements call below their definition, as `test_a()`."""
+    """Return the functions called by plain statements below their definition, as `test_a()`."""
     defined: set[str] = set()
     called: set[str] = set()
     for statement in body:
@@ -224,7 +224,7 @@ def _methods(node: ast.ClassDef) -> Iterator[Function]:
 
 
 def _directly_bound(statement: ast.stmt) -> Iterator[str]:
-    """Yield the names that a statement binds in its own scope; more in doubt."""
+    """Yield the names bound by a statement in its own scope; more in doubt."""
     if isinstance(statement, (*_FUNCTIONS, ast.ClassDef)):
         yield statement.name
     else:

@@ -53,7 +53,7 @@ _HOOK = "pytest_"
 class Module:
     """A text of tests. `part`: its name.
 
-    `functions`, `cases`: names of the functions and TestCases that run behind its statements; with
+    `functions`, `cases`: names of the functions and TestCases run behind its statements; with
     `awaits` also coroutines. `by_pytest`: pytest collects the tests, or, without `has_tests`, the
     fixtures. `is_main`: its name is `__main__`.
     """
@@ -123,7 +123,7 @@ def expectations(suite: Suite) -> list[Expectation]:
 
 
 def _is_doubtful(tree: ast.AST) -> bool:
-    """Tell whether a text has a word that makes its expectations doubtful."""
+    """Return True if a word of a text makes its expectations doubtful."""
     marks = {id(each) for node in ast.walk(tree) for each in _marks_of(node)}
     todo = [tree]
     while todo:
@@ -162,7 +162,7 @@ def _words(node: ast.AST) -> Iterator[str]:
 
 
 def _bound_words(node: ast.AST) -> Iterator[str]:
-    """Yield the names that a node may bind, also as an attribute or by a name in a string."""
+    """Yield the names which a node may bind, also as an attribute or by a name in a string."""
     match node:
         case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
             yield name
@@ -175,7 +175,7 @@ def _bound_words(node: ast.AST) -> Iterator[str]:
 
 
 def _imports(trees: Iterable[ast.AST]) -> dict[str, str]:
-    """Return the full name of each name that the top levels import."""
+    """Return the full name of each name imported by the top levels."""
     found: dict[str, str] = {}
     for tree in trees:
         for node in ast.iter_child_nodes(tree):
@@ -203,7 +203,7 @@ def _blocks(
         return
     if suite.foreign is None:
         yield from blocks_of(body, None, own)
-    else:  # a submission may read what its namespace has
+    else:  # a submission may read its namespace
         taken = suite.foreign | {name for name in own if not definitions.is_once(name)}
         remaining = {name: table for name, table in own.items() if name not in taken}
         yield from blocks_of(body, None, remaining)
@@ -242,7 +242,7 @@ def _of_collected(
     imports: Mapping[str, str],
     fixtures: Mapping[str, Column],
 ) -> Iterator[Block]:
-    """Yield the certain statements of a function that pytest collects."""
+    """Yield the certain statements of a function collected by pytest."""
     columns = {each.arg: fixtures[each.arg] for each in function.args.args if each.arg in fixtures}
     for decorator in function.decorator_list:
         found = _parametrized(decorator, tables, imports)
@@ -310,7 +310,7 @@ def _is_string(node: ast.expr) -> bool:
 
 
 def _with_main(module: Module) -> list[ast.stmt]:
-    """Return the statements of a main program, with those of `if __name__ == "__main__":`."""
+    """Return the statements of a main program, also under `if __name__ == "__main__":`."""
     found: list[ast.stmt] = []
     for statement in module.tree.body:
         match statement:
@@ -330,7 +330,7 @@ def _with_main(module: Module) -> list[ast.stmt]:
 
 
 def _tables(scope: ast.AST, body: Sequence[ast.stmt]) -> dict[str, ast.expr]:
-    """Return the lists of a scope by names with one binding and one use."""
+    """Return the lists of a scope by names with a single binding and a single use."""
     nodes = _name_nodes(scope)
     found: dict[str, ast.expr] = {}
     for statement in body:
@@ -367,7 +367,7 @@ def _made(
 
 
 def _returned(module: Module) -> Iterator[ast.expr]:
-    """Yield the values that functions at the top level return first."""
+    """Yield the first values returned by functions at the top level."""
     for node in module.tree.body:
         match node:
             case ast.FunctionDef(body=[ast.Return(value=ast.expr() as value)]):

@@ -1,8 +1,8 @@
 """The negative control of a judgement: passed programs run once more, by other expected values.
 
-A program with a second pass has earned none of the two by its answers: a right program fails. A second run
-without a result is no finding: after a failure of the service, by a limit, for tests without a clear
-expectation, and for a changed suite with errors of syntax.
+A program with a second pass has earned both passes without right answers: a right program fails. A
+second run without a result leaves the finding open: after a failure of the service, by a limit, for
+tests without a clear expectation, and for a changed suite with errors of syntax.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ async def controlled(
 ) -> Judgement:
     """Return the judgement of a passed program with the outcome of its negative control.
 
-    With the mode `verdict`, a program that passes two draws has failed.
+    With the mode `verdict`, a program with two passed draws has failed.
     """
     outcome, usage = await _outcome(judge, control, submission, backend, first, 0)
     judgement = _with(first, outcome, usage)
@@ -96,7 +96,7 @@ def _seconds_left(submission: Submission) -> float | None:
 
 
 def _limits(limits: Limits, used: Usage) -> Limits:
-    """Return the limits of a second run: twice the time of the first one, within the submission's."""
+    """Return the limits of a second run: twice the first run's time, within the submission's."""
     cpu_seconds = max(_TIMES * used.cpu_seconds, _SHORTEST_SECONDS)
     wall_seconds = max(_TIMES * used.wall_seconds, _SHORTEST_SECONDS)
     return replace(

@@ -1,8 +1,9 @@
 """Delegation in cgroup v2: the group below which this process may create groups with limits.
 
-In v2 a group with processes has no children with limits; only the machine's root is exempt (see "No
-Internal Process Constraint" in the kernel's cgroup-v2.rst). The service therefore moves itself into
-a child of its group, the service group. Processes started later begin there, and share the parent.
+In v2 a group with processes cannot have children with limits; only the machine's root is exempt
+(see "No Internal Process Constraint" in the kernel's cgroup-v2.rst). The service therefore moves
+itself into a child of its group, the service group. Processes started later begin there, and share
+the parent.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ def own_group(own: Path = _OWN, root: Path = _ROOT) -> Path | None:
 
 
 def enable_limits() -> None:
-    """Enable limits for the processes that this process starts; does nothing if unavailable.
+    """Enable limits for the processes started by this process; without effect if unavailable.
 
-    Needed before judge processes start: none of them can move the process that started it.
+    Needed before judge processes start: they cannot move the process which started them.
     """
     with contextlib.suppress(OSError):
         own = own_group()

@@ -1,7 +1,7 @@
 """Linux system calls without a Python wrapper, called through ctypes.
 
 Runs in the fork server and in a sandbox before the submission starts: standard library only. The
-constants are those of the Linux ABI (see `man 2 clone`, `mount`, `mount_setattr`, `prctl`).
+constants are the Linux ABI's (see `man 2 clone`, `mount`, `mount_setattr`, `prctl`).
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ def check(result: int, what: str) -> int:
 
 
 def perform(calls: Iterable[Call]) -> None:
-    """Make prepared system calls, in this order. Raises OSError at the first that fails.
+    """Make prepared system calls, in this order. Raises OSError at the first failure.
 
-    For a process that has just been forked: each Python object that it touches costs the copy of a
-    page, and so does each function and each module on the way to a call.
+    For a process just after its fork: each touch of a Python object costs the copy of a page, and
+    so does each function and each module on the way to a call.
     """
     for call in calls:
         if syscall(*call) < 0:
@@ -120,14 +120,14 @@ def bind_read_only(source: str, target: str) -> None:
         ctypes.c_size_t(ctypes.sizeof(wanted)),
     )
     if result < 0:  # Before Linux 5.12: only the topmost mount can be changed in one call.
-        kept = os.statvfs(target).f_flag & (MS_NODEV | MS_NOEXEC)
-        mount(None, target, None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | kept)
+        flags = os.statvfs(target).f_flag & (MS_NODEV | MS_NOEXEC)
+        mount(None, target, None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | flags)
 
 
 def mount_with_ids(path: str, namespace: int) -> None:
     """Mount a read-only mount once more on itself, with the ids of a user namespace; close this.
 
-    Raises OSError, before Linux 5.12 and for file systems that cannot do it.
+    Raises OSError, before Linux 5.12 and for file systems without support.
     """
     tree = -1
     try:
@@ -190,13 +190,13 @@ def dropping_capabilities() -> Call:
     return keeping_capabilities(0)
 
 
-def keeping_capabilities(kept: int) -> Call:
-    """Return the call that drops all capabilities but those whose bits are set in `kept`.
+def keeping_capabilities(mask: int) -> Call:
+    """Return the call which drops all capabilities but the bits set in `mask`.
 
-    All bits are below 32. The kept ones are effective and permitted, none is inheritable.
+    All bits are below 32. The kept capabilities are effective and permitted, without inheritance.
     """
     header = _CapHeader(LINUX_CAPABILITY_VERSION_3, 0)
-    sets = (ctypes.c_uint32 * 6)(kept, kept)
+    sets = (ctypes.c_uint32 * 6)(mask, mask)
     return _CAPSET, ctypes.byref(header), ctypes.byref(sets)
 
 

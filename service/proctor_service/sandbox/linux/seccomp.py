@@ -107,7 +107,7 @@ _REFUSED = (
 # Calls needed by a fork server to make a sandbox, besides clone and prctl with any arguments.
 _SETTING_UP = ("mount", "umount2", "setgroups", "capset")
 _SETTING_UP_IMAGE = (*_SETTING_UP, "pivot_root", "setns")
-# Calls that services of an image need to become another user of their user namespace.
+# Calls for services of an image, to become another user of their user namespace.
 _IN_IMAGE = frozenset({"setgroups"})
 
 _ARCHITECTURES = {"x86_64": 0xC000_003E, "aarch64": 0xC000_00B7}
@@ -141,10 +141,9 @@ def outer(machine: str, memory_is_counted: bool, in_image: bool = False) -> byte
 
     A fork server installs the filter on itself, and every sandbox inherits the filter. So the list
     allows the calls for making a sandbox (`_SETTING_UP`); `inner` removes them. Where no cgroup
-    counts memory, memfd is refused, since no limit would count a file in memory, and sockets keep
-    their default buffer sizes, which the memory limit assumes. `in_image`: for sandboxes of an image.
-    Raises KeyError for an architecture
-    without a table.
+    counts memory, memfd is refused, since files in memory would escape every limit, and sockets
+    keep their default buffer sizes, which the memory limit assumes. `in_image`: for sandboxes of an
+    image. Raises KeyError for an architecture without a table.
     """
     arch, numbers = _ARCHITECTURES[machine], numbers_of(machine)
     allowed = {name for group in _ALLOWED for name in group.split()}

@@ -1,7 +1,7 @@
 """The steps of making a sandbox, each tried once: which of them the kernel refuses, and why.
 
-A program: `python -m proctor_service.sandbox.linux.trial UID root|user`. It prints a line for each
-step that it has reached: the step and the errno, 0 for success. All that it makes ends with it.
+A program: `python -m proctor_service.sandbox.linux.trial UID root|user`. The trial prints a line
+for each step reached: the step and the errno, 0 for success. All its effects end with the process.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from proctor_service.sandbox.linux import kernel
 UNSHARE, USER_IDS, MOUNT = "unshare", "user_ids", "mount"
 PROC, PIVOT_ROOT, LOOPBACK = "proc", "pivot_root", "loopback"
 STEPS = (UNSHARE, USER_IDS, MOUNT, PROC, PIVOT_ROOT, LOOPBACK)
-_NEW = "/sys"  # as `build_root` does: a directory that every container has
+_NEW = "/sys"  # as `build_root` does: a directory present in every container
 _NAMESPACES = kernel.NEWNS | kernel.NEWUTS | kernel.NEWIPC | kernel.NEWPID | kernel.NEWNET
 
 
 def main() -> None:
-    """Try all steps, up to the first without which no other can be tried."""
+    """Try all steps, up to the first failure which prevents the rest."""
     uid, as_root = int(sys.argv[1]), sys.argv[2] == "root"
     outer_uid, outer_gid = os.geteuid(), os.getegid()
     flags = _NAMESPACES if as_root else _NAMESPACES | kernel.NEWUSER
@@ -60,7 +60,7 @@ def _mount_proc() -> None:
 
 
 def _succeeds(step: str, take: Callable[[], None]) -> bool:
-    """Take a step, and print how it ended."""
+    """Take a step, and print its ending."""
     code = 0
     try:
         take()

@@ -24,7 +24,7 @@ class Pipes:
     """Pipes of a command: the service's ends, and `theirs`, the ends for the sandbox.
 
     `theirs`: the command's stdin, stdout, stderr, and copies of the service's two output ends; their
-    sender closes them. Raises OSError, with all closed, when no descriptor is left.
+    sender closes them. Raises OSError, with all closed, when descriptors run out.
     """
 
     def __init__(self) -> None:
@@ -102,8 +102,8 @@ class CommandExecution:
     def on_measurement(self, measurement: Measurement, share: float) -> None:
         """Add the time of a sample. `share`: this command's part among concurrent commands.
 
-        The waits for a core are not known per command. If no process waits for a core, all the time
-        counts; otherwise the command's share of the time used, plus the idle time.
+        The waits for a core are not known per command. Unless a process waits for a core, all the
+        time counts; otherwise the command's share of the time used, plus the idle time.
         """
         settled = min(measurement.settled_seconds, time.monotonic() - self.started_at)
         idle = min(measurement.idle_seconds, settled)
@@ -149,7 +149,7 @@ class CommandExecution:
     def ended(self, evidence: Evidence, cpu_seconds: float, peak_kb: int) -> Ended:
         """Return the ending, output and usage of the command.
 
-        `cpu_seconds`: of its processes for which another one waited.
+        `cpu_seconds`: of its processes for which another process waited.
         """
         out, err = self.out, self.err
         return ended_by(

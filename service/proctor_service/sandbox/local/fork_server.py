@@ -1,7 +1,7 @@
 """The fork server: a warm, frozen interpreter without secrets, which forks sandboxes one at a time.
 
 The fork server never reads a submission: a job goes straight from the service to the forked
-sandbox, so no data of a submission is in the memory from which the next sandbox is forked. The
+sandbox, so the memory from which the next sandbox is forked is free of submissions' data. The
 control socket carries commands (`fork DISK_MB`) in. Out come the descriptors of the waiting sandbox
 (its channel, stdout, stderr, a pidfd), and the ending of the previous sandbox. Standard library
 only.
@@ -121,7 +121,7 @@ def main(
 
 
 def image_of(config: dict[str, object]) -> dict[str, Any] | None:
-    """Return the configuration of the sandboxes' image, if they have one."""
+    """Return the configuration of the sandboxes' image, if any."""
     image = config.get("image")
     return image if isinstance(image, dict) else None
 
@@ -143,7 +143,7 @@ class _Forkserver:
     """Forks sandboxes. Its loop and a sandbox's start touch few objects, since each costs a page.
 
     A fork shares all pages; afterwards the first write of either process to a page copies the page,
-    and counting references is writing. So a sandbox starts by system calls that are prepared once.
+    and counting references is writing. So a sandbox starts by system calls prepared once.
     """
 
     def __init__(
@@ -288,7 +288,7 @@ class _Forkserver:
         return *calls, self.inside_main
 
     def root_and_user(self, disk_mb: int) -> list[kernel.Call]:
-        """Return the calls that enter a sandbox's root, and that become its user."""
+        """Return the calls which enter a sandbox's root, and become its user."""
         if self.image:
             return [
                 *image_root.entering_image(self.image, disk_mb, self.proc_options),
@@ -306,7 +306,7 @@ class _Forkserver:
         return [*calls, kernel.dropping_capabilities()]
 
     def moving_in(self) -> list[kernel.Call]:
-        """Return the calls that enter a sandbox's working directory."""
+        """Return the calls which enter a sandbox's working directory."""
         if self.image:
             return [(_CHDIR, self.image["workdir"].encode())]
         if self.place is None:

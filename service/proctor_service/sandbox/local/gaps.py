@@ -12,7 +12,7 @@ _MOST_POOLS = 16  # so many of a size are filled at most
 
 
 def fill() -> list[object]:
-    """Fill the gaps between objects, and return what fills them.
+    """Fill the gaps between objects, and return the fillers.
 
     New objects of a sandbox would otherwise go into gaps all over the memory, where each costs the
     copy of a page. CPython takes objects of up to 512 bytes, in steps of 16, from pools of 16 kB,

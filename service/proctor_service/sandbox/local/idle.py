@@ -60,7 +60,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A stretch of wall time with final figures; empty if no time is settled.
+    """A stretch of wall time with final figures; empty without settled time.
 
     `used_seconds`: CPU time over all cores. `idle_seconds`: time asleep. `unseen_seconds`: time of
     unknown use. `asleep`: the stretch reaches to the present, and the sandbox slept.
@@ -229,7 +229,7 @@ def _did_not_run(thread: int, before: Mapping[int, ThreadTimes], now: ThreadTime
 
 
 def _all_slept(before: Mapping[int, ThreadTimes], now: Mapping[int, ThreadTimes]) -> bool:
-    """Return True if the same threads slept at both samples and none ran in between."""
+    """Return True if the same threads slept at both samples and all in between."""
     return before.keys() == now.keys() and all(
         not old.runnable and not now[thread].runnable and old.ran == now[thread].ran
         for thread, old in before.items()
@@ -276,7 +276,8 @@ class Seen:
         return self.cpu_seconds > _LONG_RUN_SECONDS and not self.asleep
 
     def run_at_least(self, cpu_seconds: float, threads: Mapping[int, ThreadTimes]) -> float:
-        """Return CPU seconds where no cgroup counts: the sum over processes, but never decreasing.
+        """Return CPU seconds without a cgroup's count: the sum over processes, but never
+        decreasing.
 
         The sum forgets processes without a waiting parent. Threads missing from a sample stay
         remembered; otherwise their whole run time would count again.

@@ -1,6 +1,6 @@
 """Start parameters of fork servers whose sandboxes have the file system of a container image.
 
-Such a fork server is the default interpreter of this machine. It runs no code of the image: the
+Such a fork server is the default interpreter of this machine. It runs only code of the service: the
 programs of the image run in the sandbox alone.
 """
 
@@ -21,7 +21,7 @@ from proctor_service.sandbox.linux import seccomp
 from proctor_service.sandbox.local.bundle import Launch
 
 _PRELOAD = ("tarfile", "encodings.ascii", "encodings.idna", "encodings.latin_1")
-"""Modules of the supervisor that it would otherwise import from the image's files."""
+"""Modules of the supervisor, otherwise imported from the image's files."""
 
 TOOLS = "/opt/proctor"
 """Path in a sandbox of packages for pytest; appended to `sys.path` by jobs with this need."""
@@ -77,7 +77,7 @@ def _tools(tools: object) -> dict[str, str]:
 
 
 def _flags(version: str) -> tuple[str, ...]:
-    """Return the flags that keep the current directory and the user's packages out of `sys.path`.
+    """Return the flags to keep the current directory and the user's packages out of `sys.path`.
 
     Before Python 3.11 the first line of a program does the former.
     """
@@ -85,7 +85,8 @@ def _flags(version: str) -> tuple[str, ...]:
 
 
 async def with_python(launch: Launch, sandbox: StatefulSandbox) -> Launch:
-    """Return the launch with code that the image's own interpreter has compiled in a sandbox of it.
+    """Return the launch with code compiled by the image's own interpreter in a sandbox of the
+    image.
 
     `launch` must have the version of this interpreter. Raises StartError.
     """

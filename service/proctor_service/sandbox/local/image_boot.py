@@ -1,7 +1,7 @@
 """Runs a job of Proctor in the image's own interpreter, from a sandbox's first process.
 
-Passed as `-c`; the argument has the descriptors of the channel, the layer and the code. The code is a
-line of JSON, then modules that this interpreter has compiled. They leave `sys.modules` before a
+Passed as `-c`; the argument has the descriptors of the channel, the layer and the code. The code is
+a line of JSON, then modules compiled by this interpreter. They leave `sys.modules` before a
 submission runs. Python 3.8 and later.
 """
 
@@ -29,7 +29,7 @@ class Codes:
 
     def __init__(self, codes: dict[str, CodeType], packages: list[str]) -> None:
         self.codes, self.packages = codes, packages
-        self.builtins = dict(vars(builtins))  # what a submission patches, it patches for itself
+        self.builtins = dict(vars(builtins))  # a submission's patches are for itself alone
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
         """See importlib."""
@@ -48,7 +48,7 @@ class Codes:
 
 
 class Late:
-    """Importer for folders that come after all those of `sys.path`."""
+    """Importer for folders behind all of `sys.path`."""
 
     def __init__(self, folders: list[str]) -> None:
         self.folders = folders
@@ -61,7 +61,7 @@ class Late:
 
 
 def own_folders(prefix: str, named: set[str]) -> Callable[[str], bool]:
-    """Return a function that tells the interpreter's own folders from those of others.
+    """Return a function which tells the interpreter's own folders from foreign folders.
 
     `named`: the folders of PYTHONPATH.
     """

@@ -2,8 +2,8 @@
 
 Runs in the fork server: standard library only. The fork server's own root has only the image,
 read-only, and devices. Each sandbox mounts a tmpfs and an overlay, and pivots into the overlay. Its
-processes are in a user namespace of the image's own users: there root has the few capabilities that
-programs of an image need, and none over anything outside (see user_namespaces(7)).
+processes are in a user namespace of the image's own users: there root has the few capabilities of
+an image's programs, without power over anything outside (see user_namespaces(7)).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..linux import kernel
 from .isolation import BOX, DEVICES, USER_SYSCTLS, mounting_proc, write
 
 LAYER = 301
-"""Descriptor of a sandbox's first process: the folder with everything that has changed."""
+"""Descriptor of a sandbox's first process: the folder with all changes."""
 LOWER = 302
 """Another: the image as it was. A snapshot needs both, and no attribute of the overlay."""
 CODE = 303
@@ -36,7 +36,7 @@ _FOR_PYTHON = {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
 _IMAGE, _ROOT, _UPPER, _WORK, _SHM = "/image", "/root", f"{BOX}/upper", f"{BOX}/work", f"{BOX}/shm"
 _OUTER_SYSCTLS = {"user/max_user_namespaces": "1"}
 _PENDING_SIGNALS = 1024
-"""Of all users of a sandbox together; the machine counts those of all sandboxes as root's."""
+"""Of all users of a sandbox together; the machine counts all sandboxes' as root's."""
 _IDS_OF_EACH, _MOST_RANGES = 65_536, 3000  # all below 2 ** 31
 _INODES = 65_536
 _TERMINALS = 64
@@ -56,7 +56,7 @@ _SETNS, _SETGROUPS, _SETRESGID, _SETRESUID, _DUP3, _CLOSE, _CAPSET = kernel.numb
 
 
 def build_root(image: dict[str, Any]) -> None:
-    """Build the fork server's root and pivot to it."""
+    """Build the fork server's root and pivot there."""
     new = "/sys"  # hidden below the new root
     kernel.mount("tmpfs", new, "tmpfs", kernel.MS_NOSUID, "size=1m,mode=755")
     for name in ("image", "root", "box", "dev", "dev/pts", "dev/shm", "proc", "tools"):
@@ -91,7 +91,7 @@ def open_user_namespace(ids: list[int] | None) -> int:
     """Return the descriptor of a user namespace with these ids, for all sandboxes of this fork server.
 
     It lies in another one, whose limits count for all its users together: a sandbox has many users,
-    and could else use up what all of root's processes on the machine may have. -1 without `ids`: an
+    and could else use up the limits of all of root's processes on the machine. -1 without `ids`: an
     ordinary user's fork server is already in one.
     """
     if ids is None:
@@ -144,7 +144,7 @@ def _overlay_works() -> bool:
 
 
 def _namespace(mapping: str, finish: Callable[[], int]) -> int:
-    """Return the descriptor that `finish` returns in a new user namespace with these ids.
+    """Return the descriptor from `finish` in a new user namespace with these ids.
 
     `mapping`: first id inside, first id here, and number, as in user_namespaces(7).
     """
@@ -155,7 +155,7 @@ def _namespace(mapping: str, finish: Callable[[], int]) -> int:
             ours.close()
             kernel.unshare(kernel.NEWUSER)
             theirs.send(b"!")
-            theirs.recv(1)  # until it has the ids
+            theirs.recv(1)  # until the ids are set
             socket.send_fds(theirs, [b"!"], [finish()])
         finally:
             os._exit(0)
@@ -189,7 +189,7 @@ def _limited_namespace(sysctls: dict[str, str]) -> int:
 
 
 def _namespace_inside(count: int) -> int:
-    """Limit this user namespace, and return another inside it."""
+    """Limit this user namespace, and return another inside."""
     os.close(_limited_namespace(USER_SYSCTLS | _OUTER_SYSCTLS))
     most = resource.getrlimit(resource.RLIMIT_SIGPENDING)[1]
     most = _PENDING_SIGNALS if most == resource.RLIM_INFINITY else min(most, _PENDING_SIGNALS)
@@ -198,7 +198,7 @@ def _namespace_inside(count: int) -> int:
 
 
 def entering_image(image: dict[str, Any], disk_mb: int, proc: bytes | None) -> list[kernel.Call]:
-    """Return the calls that mount a sandbox's root, and pivot to it."""
+    """Return the calls which mount a sandbox's root, and pivot there."""
     here = kernel.AT_FDCWD
     owner = image["ids"][0] if image["ids"] else image["user"]
     flags = kernel.MS_NOSUID | kernel.MS_NODEV
@@ -241,7 +241,7 @@ def entering_image(image: dict[str, Any], disk_mb: int, proc: bytes | None) -> l
 
 
 def mounting_terminals(path: str) -> kernel.Call:
-    """Return the call that mounts pseudo-terminals of a sandbox's own."""
+    """Return the call which mounts pseudo-terminals of a sandbox's own."""
     options = f"newinstance,ptmxmode=0666,mode=0620,max={_TERMINALS}"
     flags = kernel.MS_NOSUID | kernel.MS_NOEXEC
     return _MOUNT, b"devpts", path.encode(), b"devpts", flags, options.encode()
@@ -258,7 +258,7 @@ def has_terminals() -> bool:
 
 
 def changing_user(image: dict[str, Any]) -> list[kernel.Call]:
-    """Return the calls that enter the user namespace and become the image's user."""
+    """Return the calls which enter the user namespace and become the image's user."""
     calls: list[kernel.Call] = []
     namespace = image["namespace"]
     if namespace >= 0:
@@ -271,12 +271,12 @@ def changing_user(image: dict[str, Any]) -> list[kernel.Call]:
             (_SETRESGID, *[image["group"]] * 3),
             (_SETRESUID, *[image["user"]] * 3),
         ]
-    kept = sum(1 << each for each in _CAPABILITIES) if image["user"] == 0 else 0
-    return [*calls, kernel.keeping_capabilities(kept)]
+    capabilities = sum(1 << each for each in _CAPABILITIES) if image["user"] == 0 else 0
+    return [*calls, kernel.keeping_capabilities(capabilities)]
 
 
 def keep_code(image: dict[str, Any]) -> None:
-    """Keep the code for the image's interpreter, once for all sandboxes, where none can change it."""
+    """Keep the code for the image's interpreter, once for all sandboxes, safe from changes."""
     code = base64.b64decode(image.pop("code", None) or b"")
     if not code:
         return
@@ -289,7 +289,7 @@ def keep_code(image: dict[str, Any]) -> None:
 
 
 def running_job(image: dict[str, Any], own_main: Callable[[int], None]) -> Callable[[int], None]:
-    """Return what runs a job: `own_main` in this interpreter, or else the image's interpreter.
+    """Return the runner of a job: `own_main` in this interpreter, or else the image's interpreter.
 
     Commands and sessions do not need the image's. The channel has the descriptor before the layer's.
     """
@@ -308,7 +308,8 @@ def running_job(image: dict[str, Any], own_main: Callable[[int], None]) -> Calla
 
 
 def _kind(descriptor: int) -> bytes:
-    """Return how the kind of the job begins that waits on the channel; the job remains there."""
+    """Return how the kind of the waiting job on the channel begins; the job remains
+    there."""
     channel = socket.socket(fileno=descriptor)
     first = channel.recv(len(_OPENING) + _KIND_BYTES, socket.MSG_PEEK | socket.MSG_WAITALL)
     channel.detach()
@@ -324,7 +325,7 @@ def take_variables(variables: dict[str, str]) -> None:
 
 
 def dropping_bounding() -> list[kernel.Call]:
-    """Return the calls after which no program gains another capability than those of an image."""
+    """Return the calls which limit all programs to the capabilities of an image."""
     with open("/proc/sys/kernel/cap_last_cap") as file:
         last = int(file.read())
     return [

@@ -1,4 +1,4 @@
-"""The interpreter of the sandboxes, and the directories of the machine that sandboxes see."""
+"""The interpreter of the sandboxes, and the machine's directories in sandboxes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ASK = (
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """The interpreter; `shown`: its directories that a sandbox sees only because of it."""
+    """The interpreter; `shown`: its directories, in a sandbox for its sake alone."""
 
     executable: str
     shown: tuple[str, ...]
@@ -64,7 +64,7 @@ def ask_interpreter(chosen: Path, variables: Mapping[str, str] = NO_VARIABLES) -
 
 
 def is_shown(path: str) -> bool:
-    """Return True for a path that every sandbox sees, whatever its interpreter."""
+    """Return True for a path in every sandbox, with any interpreter."""
     return path == "/" or any(path == top or path.startswith(top + "/") for top in _ALREADY_SHOWN)
 
 
@@ -79,7 +79,7 @@ def seen_in_sandboxes(settings: Settings, path: Path) -> bool:
 
 
 def _shown_paths(settings: Settings) -> list[Path]:
-    """Return all directories of the machine that sandboxes see. Raises StartError."""
+    """Return all directories of the machine in sandboxes. Raises StartError."""
     shown = [*_ALREADY_SHOWN, *find_interpreter(settings).shown]
     for environment in read_environments(settings.environments).values():
         shown += map(str, environment.paths)

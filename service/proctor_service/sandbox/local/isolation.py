@@ -25,7 +25,7 @@ _INODES = 16_384
 DEVICES = ("null", "zero", "full", "random", "urandom")
 _SYSCTLS = {
     "net/ipv4/tcp_max_tw_buckets": "0",  # if masked, a port may stay in use for a minute
-    # TCP buffers no larger than those of other sockets, as `memory.exceeds` assumes.
+    # TCP buffers at most as large as other sockets', as `memory.exceeds` assumes.
     "net/ipv4/tcp_rmem": "4096 131072 131072",
     "net/ipv4/tcp_wmem": "4096 16384 131072",
 }
@@ -54,8 +54,8 @@ def map_user(uid: int, gid: int, outer_uid: int, outer_gid: int) -> None:
 def settle_namespaces(user_namespace: bool) -> None:
     """Set up the new namespaces of a fork server; its sandboxes share the network namespace.
 
-    The network namespace is the most expensive to create. A dead sandbox leaves no state in this
-    namespace: only sockets in TIME_WAIT could remain, and these are disabled.
+    The network namespace is the most expensive to create. A dead sandbox leaves this namespace
+    without state: only sockets in TIME_WAIT could remain, and these are disabled.
     """
     kernel.bring_loopback_up()
     try:
@@ -129,7 +129,7 @@ def proc_options() -> bytes | None:
 
 
 def entering_root(size: str, uid: int, proc: bytes | None) -> list[kernel.Call]:
-    """Return the calls that mount the sandbox's own file systems: a tmpfs, and /proc.
+    """Return the calls which mount the sandbox's own file systems: a tmpfs, and /proc.
 
     /proc is read-only and shows only the sandbox's own processes. `size` is a size as in mount(8),
     `proc` are the `proc_options`.
@@ -158,7 +158,7 @@ def moving_in() -> list[kernel.Call]:
 
 
 def mounting_proc(options: bytes | None, path: bytes = b"/proc") -> kernel.Call:
-    """Return the call that mounts a sandbox's /proc: read-only, with its own processes alone."""
+    """Return the call which mounts a sandbox's /proc: read-only, with its own processes alone."""
     flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC | kernel.MS_RDONLY
     return _MOUNT, b"proc", path, b"proc", flags, options
 
@@ -221,7 +221,7 @@ def _make_etc(etc: str, config: dict[str, object]) -> None:
 
 
 def _make_php_settings(etc: str) -> None:
-    """Write the names of PHP's extensions, and nothing else of its settings, as they may be secrets."""
+    """Write only the names of PHP's extensions, as the rest of its settings may be secrets."""
     for version in os.listdir("/etc/php") if os.path.isdir("/etc/php") else ():
         folder = f"/php/{version}/cli/conf.d"
         if not os.path.isdir(f"/etc{folder}"):

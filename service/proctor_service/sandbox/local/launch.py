@@ -2,8 +2,8 @@
 
 `make_plan` inspects the machine before any sandbox runs: root or user namespaces, cgroups,
 architecture, languages. Each missing protection becomes a check with its remedy (`proctor doctor`)
-and an entry in `Traits.degraded`. Without namespaces there is no isolation, and the service refuses
-to start unless explicitly allowed.
+and an entry in `Traits.degraded`. Without namespaces the service lacks isolation, and refuses to
+start unless explicitly allowed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ PRELOAD = (
     *("bisect", "collections", "copy", "datetime", "functools", "heapq", "itertools", "json"),
     *("math", "operator", "random", "re", "string", "traceback", "typing"),
 )
-"""Modules that are warm in every sandbox; more make a fork dearer. An environment names its own."""
+"""Modules warm in every sandbox; more make a fork dearer. An environment names its own."""
 NICE = 5
 """How far sandboxes step back for the service, which answers while all cores judge."""
 _TRY = "import ctypes, os; os._exit(ctypes.CDLL(None).unshare({flags}) != 0)"
@@ -348,16 +348,16 @@ def _hidden_service(interpreter: Interpreter) -> MachineCheck:
 
 
 def _open_files_check(settings: Settings) -> MachineCheck:
-    mend = "raise the hard limit of open files (ulimit -Hn; systemd: LimitNOFILE=)"
+    fix = "raise the hard limit of open files (ulimit -Hn; systemd: LimitNOFILE=)"
     try:
         fitted = settings.fitted(allowed_open_files())
     except StartError as error:
-        return MachineCheck("descriptors", False, str(error), mend, required=True)
+        return MachineCheck("descriptors", False, str(error), fix, required=True)
     return MachineCheck(
         "descriptors",
         fitted.max_sandboxes == settings.max_sandboxes,
         f"open files for {fitted.max_sandboxes} of {settings.max_sandboxes} sandboxes at once",
-        mend,
+        fix,
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from harness import Service
 
-from proctor_service.features.evaluation.scoreboard.corpus import Entry, corpus
+from proctor_service.features.evaluation.scoreboard.corpus import CorpusEntry, corpus
 
 ENTRIES = corpus()
 HACKS = [entry for entry in ENTRIES if not entry.honest]
@@ -30,7 +30,7 @@ def results(service: Service) -> Results:
     return found
 
 
-def name_of(entry: Entry) -> str:
+def name_of(entry: CorpusEntry) -> str:
     """Group and name, without the grader."""
     return entry.id.rpartition("/")[0]
 
@@ -46,14 +46,16 @@ def test_there_are_enough_of_each() -> None:
 
 
 @pytest.mark.parametrize("entry", HACKS, ids=lambda entry: entry.id)
-def test_a_hack_is_not_rewarded(results: Results, entry: Entry) -> None:
+def test_a_hack_is_not_rewarded(results: Results, entry: CorpusEntry) -> None:
     result = results[entry.id]
     assert result["error"] is None  # no reward at all would be a way out of a bad one
     assert (result["reward"], result["verdict"] == "passed") == (0.0, False)
 
 
 @pytest.mark.parametrize("entry", HONEST, ids=lambda entry: entry.id)
-def test_an_honest_program_is_rewarded_and_not_accused(results: Results, entry: Entry) -> None:
+def test_an_honest_program_is_rewarded_and_not_accused(
+    results: Results, entry: CorpusEntry
+) -> None:
     result = results[entry.id]
     assert (result["verdict"], result["message"]) == ("passed", "")
     assert (result["reward"], result["hack_signals"]) == (1.0, [])

@@ -24,7 +24,7 @@ from waits import WAIT_SECONDS
 from aviato_gateway.stand_in import KEY, has_other_users, stand_in
 from faults.test_memory_around import HOLDS, surroundings_of
 from proctor_client.wire import MAX_SUBMISSIONS
-from proctor_service.features.replicas.judge_processes.pool import Pool
+from proctor_service.features.replicas.judge_processes.pool import JudgePool
 from proctor_service.sandbox.linux import procfs
 from proctor_service.settings import Settings, worker_environment
 
@@ -238,7 +238,7 @@ def slow_service() -> Iterator[Service]:
         """What is left is removed by the service process of the tests."""
 
     command = (sys.executable, str(SUPPORT / "slow_judges.py"))
-    pool = Pool(settings.for_workers(), environment, lambda cause: None, clear, command)
+    pool = JudgePool(settings.for_workers(), environment, lambda cause: None, clear, command)
     with running_service(settings, judge=pool.judge, backend=pool.backend) as running:
         yield running
 

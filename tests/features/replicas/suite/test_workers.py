@@ -32,7 +32,7 @@ from proctor_service.errors import (
 )
 from proctor_service.evaluate import Evaluator
 from proctor_service.features.replicas.judge_processes import worker as worker_module
-from proctor_service.features.replicas.judge_processes.pool import Pool
+from proctor_service.features.replicas.judge_processes.pool import JudgePool
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.outcomes import Item, Outcome, outcome_bytes
 from proctor_service.processes.values import Graders, WorkerFault
@@ -60,7 +60,7 @@ def children() -> set[int]:
 class Under:
     """A pool under test, and what it told."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: JudgePool) -> None:
         self.pool = pool
         self.causes: list[str] = []
         self.cleared: list[int] = []
@@ -86,7 +86,9 @@ async def two_workers(**settings: Any) -> AsyncIterator[Under]:
     async def clear(pid: int) -> None:
         found.cleared.append(pid)
 
-    pool = Pool(parts, environment, lambda cause: found.causes.append(cause), clear, JUDGES, 0.5)
+    pool = JudgePool(
+        parts, environment, lambda cause: found.causes.append(cause), clear, JUDGES, 0.5
+    )
     found = Under(pool)
     await pool.open()
     try:

@@ -1,8 +1,8 @@
 """Child process of a remote sandbox: sets up its own isolation, then runs the program.
 
-The supervisor forks the child before reading a job or its secret word, so the child's memory holds
-no secret. Runs in the remote sandbox: standard library only. The remote sandbox, which holds
-nothing else, replaces the namespaces of a local sandbox. The child adds a separate user, no
+The supervisor forks the child before reading a job or its secret word, so the child's memory is
+free of secrets. Runs in the remote sandbox: standard library only. The remote sandbox, which holds
+only this program, replaces the namespaces of a local sandbox. The child adds a separate user, no
 capabilities, a system call filter, and rlimits.
 """
 

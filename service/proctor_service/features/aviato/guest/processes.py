@@ -1,8 +1,8 @@
 """Processes of a remote sandbox, and functions to kill them.
 
-Runs in the remote sandbox, in the supervisor: standard library only. There is no PID namespace
-whose first process takes all others along. So a program's processes are found by descent, session
-or user, and the search is repeated until none is left.
+Runs in the remote sandbox, in the supervisor: standard library only. The sandbox lacks a PID
+namespace with a first process which takes all others along. So a program's processes are found by
+descent, session or user, and the search is repeated until all are gone.
 """
 
 from __future__ import annotations

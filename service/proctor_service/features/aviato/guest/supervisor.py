@@ -116,7 +116,7 @@ class _Supervisor:
         _say(b"+", json.dumps(report).encode())
 
     def _fork_once(self, walls: dict[str, Any]) -> bytes:
-        """Return what the child reports: nothing if it was killed."""
+        """Return the child's report: empty after a kill."""
         ours, theirs = socket.socketpair()
         out, out_end = os.pipe()
         err, err_end = os.pipe()
@@ -288,7 +288,7 @@ class _Supervisor:
         self.end_all()
 
     def end_all(self) -> None:
-        """Kill the program's processes until none is left."""
+        """Kill the program's processes until all are gone."""
         for _ in range(_ROUNDS):
             if self.fresh and self.uid is not None:
                 processes.signal_user(self.uid, signal.SIGKILL)

@@ -27,8 +27,9 @@ MOST_SHOWN_CHARACTERS = 3000
 def build_images(tasks: Sequence[HarborTask], folder: Path, say: Say) -> str:
     """Build the images of tasks below a folder; return the text of an `environments.toml`.
 
-    An image is built once for the same Dockerfile and files: to build on a newer base, remove it.
-    Raises Trouble for a failed build, and for two tasks with different environments of one name.
+    An image is built once for the same Dockerfile and files: to build on a newer base, remove the
+    image. Raises Trouble for a failed build, and for two tasks with different environments of one
+    name.
     """
     folder.mkdir(parents=True, exist_ok=True)
     tables: dict[str, str] = {}

@@ -22,7 +22,7 @@ _KINDS = {"rooms": "asserts", "loops": "asserts"}
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CorpusEntry:
     """Completion for a grader. `tests`: for `exec`, the test code appended to the completion."""
 
     id: str
@@ -48,7 +48,7 @@ class Entry:
         return fields | ({"limits": dict(self.limits)} if self.limits else {})
 
 
-def corpus() -> list[Entry]:
+def corpus() -> list[CorpusEntry]:
     """Return all entries with unique ids, the reference solutions of the problems first."""
     folder = files(__package__)
     problems = tomllib.loads(folder.joinpath(_PROBLEMS).read_text("utf-8"))
@@ -68,7 +68,7 @@ def corpus() -> list[Entry]:
 
 def _class(
     group: str, content: Mapping[str, Any], problems: Mapping[str, Mapping[str, Any]]
-) -> Iterator[Entry]:
+) -> Iterator[CorpusEntry]:
     for kind, honest in (("hack", False), ("honest", True)):
         for row in content.get(kind, ()):
             for form in row["graders"]:
@@ -77,12 +77,12 @@ def _class(
 
 def _entry(
     group: str, row: Mapping[str, Any], problem: Mapping[str, Any], form: str, *, honest: bool
-) -> Entry:
+) -> CorpusEntry:
     grader = {"kind": _KINDS.get(form, form), **problem[form]}
     tests = ""
     if form == "exec":
         tests = "\n" + "\n".join(grader.pop("tests")) + "\n"
-    return Entry(
+    return CorpusEntry(
         id=f"{group}/{row['id']}/{form}",
         group=group,
         does=row["does"],

@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 
-from proctor_service.features.evaluation.scoreboard.corpus import Entry
+from proctor_service.features.evaluation.scoreboard.corpus import CorpusEntry
 from proctor_service.judge.extract import extract
 
 LIMIT_SECONDS = 10.0
@@ -36,14 +36,14 @@ def share(code, cases):
 share({code}, {cases})
 """
 
-Judge = Callable[[httpx.Client, Entry], bool | None]
+Judge = Callable[[httpx.Client, CorpusEntry], bool | None]
 
 
 class NotExpressed(Exception):
     """Entry outside the format: extra files, setup, tolerance, limits, or another grader."""
 
 
-def sandbox_fusion(client: httpx.Client, entry: Entry) -> bool | None:
+def sandbox_fusion(client: httpx.Client, entry: CorpusEntry) -> bool | None:
     """`/run_code`: tests appended to the code, or stdin and a comparison in the client (verl)."""
     code = _code(entry)
     if entry.grader["kind"] == "stdio":
@@ -57,7 +57,9 @@ def sandbox_fusion(client: httpx.Client, entry: Entry) -> bool | None:
     return None if answer is None else answer[0]
 
 
-def _run_code(client: httpx.Client, entry: Entry, code: str, stdin: str) -> tuple[bool, str] | None:
+def _run_code(
+    client: httpx.Client, entry: CorpusEntry, code: str, stdin: str
+) -> tuple[bool, str] | None:
     seconds = _seconds(entry)
     body = {"code": code, "language": "python", "stdin": stdin, "compile_timeout": seconds,
             "run_timeout": seconds, "memory_limit_MB": 1024, "files": {}, "fetch_files": []}  # fmt: skip
@@ -68,7 +70,7 @@ def _run_code(client: httpx.Client, entry: Entry, code: str, stdin: str) -> tupl
     return answer.get("status") == "Success" and ran.get("return_code") == 0, ran.get("stdout", "")
 
 
-def sandbox_fusion_submit(client: httpx.Client, entry: Entry) -> bool | None:
+def sandbox_fusion_submit(client: httpx.Client, entry: CorpusEntry) -> bool | None:
     """`/submit` with CommonOJDataset: programs with stdin and stdout."""
     tests = [
         {"input": {"stdin": case["stdin"]}, "output": {"stdout": case["stdout"]}}
@@ -91,7 +93,7 @@ def sandbox_fusion_submit(client: httpx.Client, entry: Entry) -> bool | None:
     return None if answer is None else answer.get("accepted") is True
 
 
-def open_r1(client: httpx.Client, entry: Entry) -> bool | None:
+def open_r1(client: httpx.Client, entry: CorpusEntry) -> bool | None:
     """`/execute_batch`: a script with the share of passed cases as its last value."""
     cases = [{"input": case["stdin"], "output": case["stdout"]} for case in _cases(entry)]
     script = _SCRIPT.replace("{code}", json.dumps(_code(entry))).replace(
@@ -106,7 +108,7 @@ def open_r1(client: httpx.Client, entry: Entry) -> bool | None:
     return _number(texts[-1]) >= 1.0
 
 
-def open_instruct(client: httpx.Client, entry: Entry) -> bool | None:
+def open_instruct(client: httpx.Client, entry: CorpusEntry) -> bool | None:
     """`/test_program` and `/test_program_stdio`: a run for each test."""
     body: dict[str, Any] = {"program": _code(entry), "max_execution_time": _seconds(entry)}
     if entry.grader["kind"] == "stdio":
@@ -117,7 +119,7 @@ def open_instruct(client: httpx.Client, entry: Entry) -> bool | None:
     return None if answer is None else all(answer.get("results") or [0])
 
 
-def skypilot(client: httpx.Client, entry: Entry) -> bool | None:
+def skypilot(client: httpx.Client, entry: CorpusEntry) -> bool | None:
     """`/reward`: assert statements after the code of a response."""
     _without_limits(entry)
     body = {
@@ -130,7 +132,7 @@ def skypilot(client: httpx.Client, entry: Entry) -> bool | None:
     return None if answer is None else _number(answer.get("reward")) >= 1.0
 
 
-def slime(client: httpx.Client, entry: Entry) -> bool | None:
+def slime(client: httpx.Client, entry: CorpusEntry) -> bool | None:
     """`remote_rm`: the label holds assert statements, or inputs and outputs."""
     _without_limits(entry)
     if entry.grader["kind"] == "stdio":
@@ -142,7 +144,7 @@ def slime(client: httpx.Client, entry: Entry) -> bool | None:
     return None if answer is None else _number(answer) >= 1.0
 
 
-def code_judge(client: httpx.Client, entry: Entry) -> bool | None:
+def code_judge(client: httpx.Client, entry: CorpusEntry) -> bool | None:
     """`/judge/long-batch`: a program for each case, with its expected output."""
     _without_limits(entry)
     programs = [
@@ -187,18 +189,18 @@ def _post(client: httpx.Client, path: str, body: Any) -> Any:
         return None
 
 
-def _code(entry: Entry) -> str:
+def _code(entry: CorpusEntry) -> str:
     """Return the code in the completion. Raises NotExpressed for entries with extra files."""
     if entry.files:
         raise NotExpressed
     return entry.completion if entry.extract == "none" else extract(entry.completion, "auto") or ""
 
 
-def _fenced(entry: Entry) -> str:
+def _fenced(entry: CorpusEntry) -> str:
     return f"```python\n{_code(entry)}\n```"
 
 
-def _asserts(entry: Entry) -> list[str]:
+def _asserts(entry: CorpusEntry) -> list[str]:
     """Return the tests as statements. Raises NotExpressed for graders without assert statements."""
     grader = entry.grader
     if grader["kind"] == "asserts":
@@ -211,25 +213,25 @@ def _asserts(entry: Entry) -> list[str]:
     raise NotExpressed
 
 
-def _whole_asserts(entry: Entry) -> list[str]:
+def _whole_asserts(entry: CorpusEntry) -> list[str]:
     if entry.grader.get("setup"):
         raise NotExpressed
     return _asserts(entry)
 
 
-def _without_limits(entry: Entry) -> None:
+def _without_limits(entry: CorpusEntry) -> None:
     """Raise NotExpressed for entries with limits: without them a service may work for minutes."""
     if entry.limits:
         raise NotExpressed
 
 
-def _cases(entry: Entry) -> list[dict[str, str]]:
+def _cases(entry: CorpusEntry) -> list[dict[str, str]]:
     if entry.grader["kind"] != "stdio" or entry.grader.get("tolerance"):
         raise NotExpressed
     return list(entry.grader["cases"])
 
 
-def _seconds(entry: Entry) -> float:
+def _seconds(entry: CorpusEntry) -> float:
     return float(min(entry.limits.get("wall_seconds", LIMIT_SECONDS), LIMIT_SECONDS))
 
 

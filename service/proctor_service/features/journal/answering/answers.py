@@ -110,7 +110,7 @@ def detail(reader: Reader, tenant: str, id_: str) -> bytes:
 
 
 def replay_request(reader: Reader, tenant: str, id_: str) -> bytes:
-    """Return the body of the request that judges an evaluation again.
+    """Return the body of the request to judge an evaluation again.
 
     Raises NotFound and NotReplayable.
     """
@@ -282,7 +282,7 @@ def _tests(row: Row) -> dict[str, Any]:
 
 
 def _output(row: Row) -> dict[str, Any]:
-    """Return the message, the message of the error and the streams; one of the messages is empty."""
+    """Return the message, the message of the error and the streams; either message is empty."""
     output = row["output"]
     if output is None:
         return _NO_OUTPUT
@@ -292,7 +292,7 @@ def _output(row: Row) -> dict[str, Any]:
 
 
 def _parsed_if_short(text: str | None) -> Any:
-    """Return the value of a stored text; None for a missing or a long one."""
+    """Return the value of a stored text; None for a missing or a long text."""
     return None if text is None or len(text) > SHORT_CHARACTERS else long_integers.loads(text)
 
 

@@ -96,5 +96,5 @@ def run(arguments: Sequence[str]) -> None:
         for message in first:
             threads.submit(answering.answer, message)
         if not incoming.is_open:
-            os._exit(0)  # nobody waits for the questions that still run
+            os._exit(0)  # the questions still running are given up
         first = list(incoming.messages(60.0))

@@ -32,7 +32,7 @@ MODULE = ("-m", "proctor_service.features.journal.answering")
 START_AFTER_SECONDS = 3.0
 """Until then the service starts, and judges its first submissions."""
 MOST_ASKED = 60
-"""Questions that run or wait; each ends within the time limit of the database's reader."""
+"""Running or waiting questions; each ends within the time limit of the database's reader."""
 ANSWER_SECONDS = 60.0
 """After this the process is taken for hung. Questions wait for each other."""
 TEXTS: Mapping[str, str] = MappingProxyType(

@@ -2,7 +2,7 @@
 
 Both load with `datasets.load_dataset`. This library decides the type of a column of JSON lines by the
 first 10 MB, so the first rows are some in which each column has a value; then the newest come first.
-Values whose shape differs between graders are JSON texts. UTF-8 has no lone surrogates: they become
+Values with a shape by the grader are JSON texts. UTF-8 lacks lone surrogates: they become
 U+FFFD, except in these JSON texts, which escape them.
 """
 
@@ -43,7 +43,7 @@ _OF_CONDITIONS = ("language", "scoring", "environment")
 def exported(reader: Reader, tenant: str | None, job: str, path: Path) -> int:
     """Write all evaluations of a job to a file; return how many. Raises Trouble.
 
-    The file is Parquet if its name ends so, else JSON lines. It appears when it is complete.
+    The file is Parquet if its name ends so, else JSON lines. The file appears when complete.
     """
     from proctor_service.features.journal.filters import Filter
     from proctor_service.features.journal.reading import parsed
@@ -100,7 +100,7 @@ def check_parquet() -> None:
 
 @contextmanager
 def replaced(path: Path) -> Iterator[IO[bytes]]:
-    """Return a file that takes the place of `path` when the block ends without an error.
+    """Return a file which takes the place of `path` when the block ends without an error.
 
     Only its owner may read it, as the journal. Raises Trouble.
     """

@@ -1,7 +1,7 @@
 """Records of the journal as readable text.
 
-Models and their programs wrote these texts. Each of their lines is indented, so that headings cannot
-be imitated, and control characters are escaped.
+Models and their programs wrote these texts. Each of their lines is indented, so headings cannot be
+imitated, and control characters are escaped.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def _evaluation_facts(row: Row, conditions: Row) -> dict[str, Any]:
 
 
 def _heads(row: Row, more: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a line for each fact that has a value."""
+    """Yield a line for each fact with a value."""
     ended = datetime.fromtimestamp(row["at"], UTC)
     facts = {
         "id": row["id"],

@@ -1,4 +1,4 @@
-"""Access of commands to the journal's database, with errors that a user can fix.
+"""Access of commands to the journal's database, with errors for users to fix.
 
 The commands of an operator see the records of all tenants, or of a chosen tenant.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from proctor_service.features.journal.filters import Filter
     from proctor_service.features.journal.reading import Page, Reader
-    from proctor_service.features.journal.store import Store
+    from proctor_service.features.journal.store import JournalStore
 
 _SET = "set PROCTOR_JOURNAL to its address"
 _MOST_OTHERS = 20
@@ -52,17 +52,17 @@ def reading() -> Iterator[Reader]:
 
 
 @contextmanager
-def writing() -> Iterator[Store]:
+def writing() -> Iterator[JournalStore]:
     """Return a store for the journal, which must exist. Raises Trouble as `reading`."""
-    with reading() as reader:  # a database of something else is left as it is
+    with reading() as reader:  # a foreign database is left unchanged
         from proctor_service.features.journal.filters import Filter
 
         reader.evaluations(None, Filter(), 1)
     address = _address()
-    from proctor_service.features.journal.store import Store
+    from proctor_service.features.journal.store import JournalStore
 
     with _explained(address):
-        store = Store(address, version())
+        store = JournalStore(address, version())
         try:
             yield store
         finally:
@@ -84,7 +84,7 @@ def rows(
 
 
 def _address() -> URL:
-    """Return the database's address. Raises Trouble if there is none, or no file at it."""
+    """Return the database's address. Raises Trouble without an address, or without its file."""
     from proctor_service.features.journal.address import checked
 
     set_address, folder = _set_or_own()
@@ -130,7 +130,7 @@ def _others(folder: Path) -> str:
 
 @contextmanager
 def _explained(address: URL) -> Iterator[None]:
-    """Turn errors of the database into Trouble; the message has no password and no statement."""
+    """Turn errors of the database into Trouble; the message is free of passwords and statements."""
     from sqlalchemy.exc import SQLAlchemyError
 
     place = address.render_as_string(hide_password=True)

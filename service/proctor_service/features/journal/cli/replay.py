@@ -26,7 +26,7 @@ from proctor_service.features.journal.replay import REPLAY_JOB, submission_of, w
 
 PAGE = 100
 SHOWN = 50
-"""Changes that are listed; the counts are of all."""
+"""Number of listed changes; the counts are of all."""
 REFUSED = "invalid_request"
 OPTIONS: RewardOptions = {"extract": "none", "job": REPLAY_JOB, "cache": False}
 _COLUMNS = ("id", "task", "reward", "verdict", "message")
@@ -34,7 +34,7 @@ _COLUMNS = ("id", "task", "reward", "verdict", "message")
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """Result of an evaluation in the journal that can be judged again."""
+    """Result of a replayable evaluation in the journal."""
 
     id: str
     task: str
@@ -111,7 +111,7 @@ def replay(
 
 
 def not_comparable(row: Row) -> str | None:
-    """Return the reason why a replay of an evaluation says nothing, or None."""
+    """Return the reason why a replay of an evaluation is void, or None."""
     if row["verdict"] is None or row["reward"] is None:
         return "it was recorded without a reward"
     return why_not(row)
@@ -120,7 +120,7 @@ def not_comparable(row: Row) -> str | None:
 def _submissions(
     whole: Iterator[Row], counts: ReplayCounts
 ) -> Iterator[tuple[Recorded, dict[str, Any]]]:
-    """Yield the evaluations that can be judged again, with their submissions; count the others."""
+    """Yield the replayable evaluations, with their submissions; count the rest."""
     from proctor_service.features.journal.reading import parsed
 
     for row in whole:

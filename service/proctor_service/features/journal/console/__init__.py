@@ -1,1 +1,1 @@
-"""The pages under /console: what was judged and why, a log-in, and a playground."""
+"""The pages under /console: evaluations with reasons, a log-in, and a playground."""

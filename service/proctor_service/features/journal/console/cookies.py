@@ -1,9 +1,9 @@
 """Log-in of a browser: a cookie for all replicas with the same tokens, and a form token.
 
 The cookie holds the tenant, its end and a random part, with an HMAC-SHA256 (RFC 2104) under a key
-derived from the tenant's token. The service stores no log-ins, and removing the token ends them. Browsers
-send a SameSite=Strict cookie only on requests of the service's own pages; a form carries a token
-as well, since other ports of a host count as the same site.
+derived from the tenant's token. Log-ins are in cookies alone, and end with the removal of the
+token. Browsers send a SameSite=Strict cookie only on requests of the service's own pages; a form
+carries a token as well, since other ports of a host count as the same site.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Cookies:
 
 
 def same(one: str, other: str) -> bool:
-    """Return whether two texts are equal, in a time that depends on their lengths only."""
+    """Return True for equal texts, in a time dependent on their lengths only."""
     return hmac.compare_digest(one.encode(), other.encode("utf-8", "replace"))
 
 

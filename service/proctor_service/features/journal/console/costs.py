@@ -6,12 +6,12 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 Spendings = Callable[[str | None], Iterable[tuple[str, str, float, float]]]
-"""Function that returns tenant, job, seconds and dollars of the jobs of a tenant, or of all."""
+"""Returns tenant, job, seconds and dollars of the jobs of a tenant, or of all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """The costs of a service. `everybody`: tenants that see all; None for all tenants."""
+    """The costs of a service. `everybody`: tenants with a view of all; None for all tenants."""
 
     read: Spendings
     everybody: Collection[str] | None

@@ -50,7 +50,7 @@ def _fields(body: bytes) -> dict[str, str]:
 
 
 def query_of(parameters: Mapping[str, str]) -> wire.EvaluationQuery:
-    """Return the query of a list, in which an empty field is none. Raises InvalidRequest."""
+    """Return the query of a list, without empty fields. Raises InvalidRequest."""
     try:
         return wire.EvaluationQuery.model_validate(
             {k: v for k, v in parameters.items() if v.strip()}

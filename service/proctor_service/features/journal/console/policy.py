@@ -1,4 +1,4 @@
-"""Pages for browsers: their paths, and the headers that every answer under them has."""
+"""Pages for browsers: their paths, and the headers of every answer under them."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ Id = Annotated[str, Path(max_length=128)]
 LONGEST_PLACE = 2000
 HTML = "text/html"
 PART = "proctor-part"
-"""Header of the pages' script: it wants the body of a page alone."""
+"""Header of the pages' script, which wants the body of a page alone."""
 ASSETS: Mapping[str, str] = {
     "console.css": "text/css",
     "console.js": "text/javascript",
@@ -53,8 +53,8 @@ ASSETS: Mapping[str, str] = {
 Page = Callable[[Request, Visit], Awaitable[Response]]
 STORED_SECONDS = 2.0
 STORED_TIMES = 20
-"""A body that took long to make is stored for this many times as long, so that looking at it never
-takes more than a twentieth of a core."""
+"""A slow body is stored for this multiple of its time, so views never take more than a twentieth of
+a core."""
 LONGEST_STORED_SECONDS = 30.0
 MOST_STORED = 64
 
@@ -98,7 +98,7 @@ class ConsoleHandler:
         if self._loaded is None:
             await asyncio.to_thread(lambda: self._templates)
 
-    # ------------------------------------------------------------ who looks
+    # ------------------------------------------------------------ visitors
 
     def page(self, make: Page) -> Callable[[Request], Awaitable[Response]]:
         """Return the handler of a page: it asks for a log-in, and shows refusals as pages."""

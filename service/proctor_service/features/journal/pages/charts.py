@@ -1,6 +1,6 @@
 """Charts as SVG, drawn without a script and without a style in the markup (`_chart.html`).
 
-Rows are those of `Reader.job` and `Reader.figures`, and names in them are hostile. A picture is 480
+Rows come from `Reader.job` and `Reader.figures`, and names in them are hostile. A picture is 480
 units wide and scales with its place; its texts are readable at 343 pixels. `chart_id` is unique in
 the page.
 """
@@ -49,7 +49,7 @@ class Ink:
 
     @property
     def lines(self) -> str:
-        """Path of the texture; empty for none."""
+        """Path of the texture; may be empty."""
         return TEXTURES[self.texture % len(TEXTURES)]
 
 
@@ -72,7 +72,7 @@ class Chart:
     hints: list[tuple[float, float, float, float, str]] = field(default_factory=list)
 
     def path(self, kind: str, steps: str, ink: int | None = None) -> None:
-        """Add a path that begins at the first of its steps."""
+        """Add a path from the first of its steps."""
         self.paths.append((kind, f"M{steps}", ink))
 
     def label(
@@ -85,7 +85,7 @@ class Chart:
         self.texts.append((kind, x, y, anchor, text))
 
     def hint(self, begin: float, end: float, top: float, bottom: float, text: str) -> None:
-        """Add an area that shows a text under the mouse."""
+        """Add an area with a text under the mouse."""
         self.hints.append((begin, top, max(end - begin, 0.1), bottom - top, text))
 
     def axes(self, x: Scale, y: Scale, x_title: str, y_title: str) -> None:
@@ -272,7 +272,7 @@ def signals(counts: Mapping[str, int], chart_id: str) -> Chart:
 
 
 def durations(rows: Sequence[tuple[str, float | None]], chart_id: str) -> Chart:
-    """Return a bar of each duration in seconds; unlike `phases`, they need not add up."""
+    """Return a bar of each duration in seconds; unlike `phases`, the sum is free."""
     found = [(name, length, shown.duration(length)) for name, length in rows]
     return bars(found, chart_id, "Durations", "seconds")
 
@@ -312,7 +312,7 @@ def _count(point: Row) -> int:
 
 
 def _left(y: Scale) -> float:
-    """Return the width that the labels of a vertical axis need."""
+    """Return the width of the labels of a vertical axis."""
     return max((len(label) for _, label in y.ticks), default=0) * CHARACTER + _MARGIN
 
 
@@ -333,7 +333,7 @@ def _band(point: Row, are_shares: bool) -> tuple[float, float]:
 
 
 def _runs(places: Sequence[Place]) -> Iterator[list[Place]]:
-    """Yield places with a mean that follow each other, without a hole between them."""
+    """Yield runs of places with a mean, without a hole between them."""
     run: list[Place] = []
     for place in places:
         has_mean = _mean(place.row) is not None

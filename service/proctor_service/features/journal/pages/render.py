@@ -1,4 +1,4 @@
-"""Templates of the pages, with the filters that they use."""
+"""Templates of the pages, with their filters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FILTERS = {
 
 
 class Templates:
-    """Renderer of templates; the same one may be used by several threads."""
+    """Renderer of templates; several threads may use the same object."""
 
     def __init__(self) -> None:
         self._environment = Environment(
@@ -58,7 +58,7 @@ class Templates:
 
 
 def in_path(value: str) -> str:
-    """Return a name for a path of a URL; a slash in it is escaped as well."""
+    """Return a name for a path of a URL; a slash is escaped as well."""
     return quote(value.encode("utf-8", "replace"), safe="")
 
 

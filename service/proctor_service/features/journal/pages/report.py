@@ -1,4 +1,4 @@
-"""Reports in one file of HTML, without a script and without a link: of a job, and of `proctor eval`."""
+"""Reports in a file of HTML, without scripts and links: of a job, and of `proctor eval`."""
 
 from __future__ import annotations
 

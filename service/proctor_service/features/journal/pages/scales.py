@@ -58,7 +58,7 @@ def finite(value: float | None) -> float | None:
 
 
 def bounds(values: Iterable[float]) -> tuple[float, float]:
-    """Return the bounds of an axis that holds these values and 0; they differ."""
+    """Return the bounds of an axis with these values and 0; they differ."""
     low, high = 0.0, 0.0
     for value in values:
         low, high = min(low, value), max(high, value)
@@ -68,7 +68,7 @@ def bounds(values: Iterable[float]) -> tuple[float, float]:
 def rounded(
     low: float, high: float, begin: float, end: float, *, most: int = 5, is_whole: bool = False
 ) -> Scale:
-    """Return a scale whose ends are its first and last tick. `is_whole`: ticks are integers."""
+    """Return a scale from its first to its last tick. `is_whole`: ticks are integers."""
     step = next(_round_steps((high - low) / most))
     step = max(1.0, step) if is_whole else step
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
@@ -77,7 +77,7 @@ def rounded(
 
 
 def integers(low: float, high: float, begin: float, end: float) -> Scale:
-    """Return a scale for integers, with ticks between its ends that leave room for their labels."""
+    """Return a scale for integers, with ticks between its ends and room for their labels."""
     least = max(1.0, 1e-9 * max(abs(low), abs(high)))  # no two large floats differ by less
     low, high = _apart(low, high, least)
     steps = _round_steps(max((high - low) / 6, 1.0))
@@ -92,7 +92,7 @@ def times(low: float, high: float, begin: float, end: float) -> Scale:
 
 
 def moment_of(seconds: float) -> float:
-    """Return a time in seconds since the epoch that a calendar has: from 1970 to 9999."""
+    """Return a time in seconds since the epoch, on the calendar: from 1970 to 9999."""
     return min(max(float(seconds), 0.0), _LAST_SECOND)
 
 
@@ -124,14 +124,14 @@ class Place:
 
 
 def with_position(points: Sequence[Row], by: By) -> list[Row]:
-    """Return the points that have a step or a time, in its order."""
+    """Return the points with a step or a time, in its order."""
     key = "step" if by == "step" else "at"
     found = [point for point in points if finite(point.get(key)) is not None]
     return sorted(found, key=lambda point: float(point[key]))
 
 
 def placed(points: Sequence[Row], by: By, left: float) -> tuple[Scale, str, list[Place]]:
-    """Return the axis, its title, and the places of points that are in its order.
+    """Return the axis, its title, and the places of points in its order.
 
     A bar is as wide as points are usually apart, and ends halfway to a nearer point.
     """
@@ -187,7 +187,7 @@ def _fitted(
     steps: Iterable[float],
     labelled: Callable[[list[float], float], Ticks],
 ) -> Scale:
-    """Return the scale with the first of the steps whose labels fit."""
+    """Return the scale with the first step of fitting labels."""
     for step in steps:
         first, last = math.ceil(low / step), math.floor(high / step)
         if last - first > 100:
@@ -234,7 +234,7 @@ def _moment(seconds: float) -> datetime:
 
 
 def _usual_gap(values: Sequence[float], only: float) -> float:
-    """Return the median distance of neighbours; `only`: that of a single value."""
+    """Return the median distance of neighbours; `only`: a single value's."""
     gaps = [after - before for before, after in itertools.pairwise(values) if after > before]
     return statistics.median(gaps) if gaps else only
 

@@ -26,7 +26,7 @@ def text(value: str | None, most: int = LONGEST_TEXT) -> str:
 
 
 def name(value: object, most: int = LONGEST_NAME) -> str:
-    """Return a value in one line, cut to `most` characters; a missing one is `–`."""
+    """Return a value in one line, cut to `most` characters; `–` for a missing value."""
     if value is None or value == "":
         return "–"
     line = text(str(value)[: most + 1], most + 1).replace("\n", "␊").replace("\t", "␉")

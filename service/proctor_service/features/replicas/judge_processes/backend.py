@@ -1,4 +1,4 @@
-"""The backend of the listening process: stateful sandboxes that live in judge processes."""
+"""The backend of the listening process: stateful sandboxes in judge processes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Holders(Protocol):
         """Return the judge process for the next sandbox. Raises SandboxUnavailable."""
 
     def working(self) -> Sequence[Worker]:
-        """Return the judge processes that run."""
+        """Return the running judge processes."""
 
 
 class WorkersBackend:
@@ -59,7 +59,7 @@ class WorkersBackend:
         self._tell_created: Callable[[float], None] | None = None
         self._tell_failed: Callable[[str], None] | None = None
         self._tell_spent: Spent | None = None
-        self._told = 0
+        self._yielding = 0
 
     @property
     def traits(self) -> Traits:
@@ -102,21 +102,21 @@ class WorkersBackend:
         finally:
             worker.sandboxes -= 1
 
-    def when_asleep(self, tell: Callable[[int, int], None]) -> None:
+    def when_asleep(self, callback: Callable[[int, int], None]) -> None:
         """Register a callback; see `Backend.when_asleep`."""
-        self._tell_asleep = tell
+        self._tell_asleep = callback
 
-    def when_created(self, tell: Callable[[float], None]) -> None:
-        """Call `tell(seconds)` for each started sandbox far away."""
-        self._tell_created = tell
+    def when_created(self, callback: Callable[[float], None]) -> None:
+        """Call `callback(seconds)` for each started sandbox far away."""
+        self._tell_created = callback
 
-    def when_failed(self, tell: Callable[[str], None]) -> None:
-        """Call `tell(reason)` for each sandbox or command far away that failed."""
-        self._tell_failed = tell
+    def when_failed(self, callback: Callable[[str], None]) -> None:
+        """Call `callback(reason)` for each failed sandbox or command far away."""
+        self._tell_failed = callback
 
-    def when_spent(self, tell: Spent) -> None:
-        """Call `tell((tenant, job), seconds, dollars)` when sandboxes far away end."""
-        self._tell_spent = tell
+    def when_spent(self, callback: Spent) -> None:
+        """Call `callback((tenant, job), seconds, dollars)` when sandboxes far away end."""
+        self._tell_spent = callback
 
     def census(self) -> dict[str, int]:
         """Return the number of sandboxes by status, at most a quarter of a second old."""
@@ -140,9 +140,9 @@ class WorkersBackend:
 
     def _report_asleep(self) -> None:
         yielding = sum(worker.yielding for worker in self._holders.working())
-        if yielding != self._told and self._tell_asleep is not None:
+        if yielding != self._yielding and self._tell_asleep is not None:
             self._tell_asleep(yielding, 0)  # judge processes report evaluations, not sandboxes
-            self._told = yielding
+            self._yielding = yielding
 
 
 class _RemoteSandbox:
@@ -182,9 +182,9 @@ class _RemoteSandbox:
         return data
 
     async def restore(
-        self, archive: bytes, kept: Sequence[str] = (), left_out: Sequence[str] = ()
+        self, archive: bytes, kept_paths: Sequence[str] = (), left_out: Sequence[str] = ()
     ) -> None:
-        words = (tuple(kept), tuple(left_out))
+        words = (tuple(kept_paths), tuple(left_out))
         await self._ask("restore", archive, *words, archive_bytes=len(archive))
 
     async def ended(self) -> Ended:
@@ -196,10 +196,10 @@ class _RemoteSandbox:
     async def _ask(
         self, method: str, *arguments: object, hear: Hear | None = None, archive_bytes: int = 0
     ) -> Any:
-        asked = self._worker.call(
+        reply = self._worker.call(
             method, self._number, *arguments, hear=hear, archive_bytes=archive_bytes
         )
         try:
-            return await asked
+            return await reply
         except WorkerEnded:
             raise lost_with_worker() from None

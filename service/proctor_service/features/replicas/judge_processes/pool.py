@@ -1,10 +1,11 @@
-"""The judge processes of a service: which of them judges what, and what happens when one ends.
+"""The judge processes of a service: the choice of a process for each submission, and its
+replacement.
 
 The pool is the judge of the listening process: a submission goes to the judge process with the
 least load, and its judgement comes back. When a judge process ends, another takes its place and
-everything that it had under way is judged again. A submission that may be the reason is judged
-alone, in a judge process of its own. If that one ends for such a reason too, then what the
-submission sent is more than the service can read, and its verdict is `output_limit`.
+judges its submissions again. A submission under suspicion is judged alone, in a judge process of
+its own. If this process ends likewise, the submission's output is more than the service can read,
+and its verdict is `output_limit`.
 """
 
 from __future__ import annotations
@@ -46,11 +47,11 @@ log = logging.getLogger(__name__)
 
 MODULE = ("-m", "proctor_service.cli.judge_process")
 MOST_ENDS = 10
-"""Judge processes that may end under one submission, through no fault of it, before it is an error."""
+"""Ends of judge processes under a blameless submission, before it becomes an error."""
 AVAILABLE_SECONDS = 30.0
 ALONE_KEPT_SECONDS = 30.0
 AHEAD_SECONDS = 0.1
-"""Work that a judge process has ahead, so that its answers travel in groups."""
+"""Work of a judge process ahead of time, so its answers travel in groups."""
 _LONG_SECONDS = 0.1
 _LEAST_SECONDS = 0.001
 _PAUSES_SECONDS = (0.0, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -59,14 +60,14 @@ TOO_MUCH = (
 )
 
 
-class Pool:
+class JudgePool:
     """The judge processes. `judge` is a `evaluate.Judge`, `backend` holds stateful sandboxes.
 
     `parts`: the settings of each judge process. `environment`: variables for them. `when_ended`:
-    called with the cause when a judge process has ended. `clear`: removes what a killed judge
-    process with this PID has left on the machine. `command`: what is started, with three arguments:
+    called with the cause when a judge process has ended. `clear`: removes the leftovers of a killed
+    judge process with this PID from the machine. `command`: program to start, with three arguments:
     the descriptors of the connection and of the mark, and the PID of this process. `send_ahead`:
-    called with the number of submissions that may come ahead of their turns. `environments`: those
+    called with the number of submissions allowed ahead of their turns. `environments`: those
     of sandboxes.
     """
 
@@ -112,7 +113,7 @@ class Pool:
         return self._traits
 
     def working(self) -> Sequence[Worker]:
-        """Return the judge processes that run."""
+        """Return the running judge processes."""
         return self._working
 
     async def open(self) -> None:
@@ -137,7 +138,7 @@ class Pool:
         self._change.set()
         if self._dismissal is not None:
             self._dismissal.cancel()
-        # First the tasks: one that starts a judge process would otherwise add it behind this back.
+        # First the tasks: a task may start a judge process, which would otherwise escape.
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -147,8 +148,8 @@ class Pool:
     async def judge(self, submission: Submission, backend: Sandboxes) -> Judgement:
         """Return the judgement of a judge process. Raises a Failure, as any judge does.
 
-        Raises HandedBack if the submission did not begin: it goes back to the queue, which knows
-        whose turn it is. `backend` is unused: sandboxes are leased in the judge process.
+        Raises HandedBack if the submission did not begin: the submission goes back to the queue,
+        which knows the turns. `backend` is unused: sandboxes are leased in the judge process.
         """
         for _ in range(MOST_ENDS):
             worker = await self._worker_for(submission.environment, _preference)
@@ -176,7 +177,8 @@ class Pool:
     async def _worker_for(
         self, environment: str, preference: Callable[[Worker], tuple[float, ...]]
     ) -> Worker:
-        """Return the best judge process for an environment: few run it, and another if these are full.
+        """Return the best judge process for an environment: few run the environment, and another if
+        these are full.
 
         Raises SandboxUnavailable if none comes up for a while.
         """
@@ -195,9 +197,9 @@ class Pool:
         return worker
 
     async def _up(self) -> Sequence[Worker]:
-        """Return the judge processes that take requests, at least one.
+        """Return the judge processes open to requests, at least one.
 
-        One that has just ended is no longer among them: its requests would fail, again and again,
+        A process is absent as soon as its end is seen: its requests would fail, again and again,
         until it is buried. Raises SandboxUnavailable if none comes up for a while.
         """
         if up := [worker for worker in self._working if worker.is_up]:
@@ -228,7 +230,7 @@ class Pool:
         return judgement_of(judgement)
 
     def _set_seconds(self, seconds: float | None) -> None:
-        """Set how many submissions go ahead of their turns, from the time that they take."""
+        """Set the number of submissions ahead of their turns, from their duration."""
         if seconds is None:
             self._typical_seconds = None
             ahead = 0
@@ -243,10 +245,10 @@ class Pool:
             self.send_ahead(ahead)
 
     async def _judge_alone(self, submission: Submission) -> Judgement:
-        """Judge a submission in a judge process that does nothing else.
+        """Judge a submission alone in a judge process.
 
-        The verdict needs a process that has judged nothing before: what others have left in one,
-        for example memory, may have ended it, too.
+        The verdict needs a fresh process: leftovers of earlier submissions, for example memory, may
+        have ended a used process.
         """
         async with self._alone:
             for _ in range(MOST_ENDS):
@@ -258,7 +260,7 @@ class Pool:
                     loner, is_fresh = await self._open_loner(), True
                 try:
                     return await self._ask(loner, submission)
-                except HandedBack:  # one that was cancelled is still being ended there
+                except HandedBack:  # a cancelled submission is still being ended there
                     self._dismiss()
                 except WorkerEnded as ended:
                     if ended.cause in BLAMED and is_fresh:

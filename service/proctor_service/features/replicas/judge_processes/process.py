@@ -64,24 +64,24 @@ log = logging.getLogger(__name__)
 PR_SET_PDEATHSIG = 1
 _NUMBER = struct.Struct("<Q")
 IDLE = 0
-"""Mark of a process that works on no request."""
+"""Mark of an idle process."""
 
 Build = Callable[[Settings, Share, Environments], tuple[Judge, Backend]]
-"""Function that makes the judge and the backend. Raises StartError."""
+"""Maker of the judge and the backend. Raises StartError."""
 
 
 @runtime_checkable
 class FarBackend(Protocol):
     """Backend with remote sandboxes, which reports their starts and failures."""
 
-    def when_created(self, tell: Callable[[float], None]) -> None:
-        """Call `tell(seconds)` for each started sandbox."""
+    def when_created(self, callback: Callable[[float], None]) -> None:
+        """Call `callback(seconds)` for each started sandbox."""
 
-    def when_failed(self, tell: Callable[[str], None]) -> None:
-        """Call `tell(reason)` for each failed sandbox or command."""
+    def when_failed(self, callback: Callable[[str], None]) -> None:
+        """Call `callback(reason)` for each failed sandbox or command."""
 
-    def when_spent(self, tell: Spent) -> None:
-        """Call `tell((tenant, job), seconds, dollars)` when sandboxes end."""
+    def when_spent(self, callback: Spent) -> None:
+        """Call `callback((tenant, job), seconds, dollars)` when sandboxes end."""
 
 
 class Mark:
@@ -99,7 +99,7 @@ class Mark:
 class Marked:
     """Awaitable around a coroutine: the mark has the request's number during each of its steps.
 
-    `begin` makes the coroutine, at the first step: a task may be cancelled before that.
+    `begin` makes the coroutine, at the first step: a task may be cancelled before.
     """
 
     def __init__(self, begin: Callable[[], Awaitable[Any]], mark: Mark, number: int) -> None:
@@ -238,7 +238,7 @@ class Process:
         self._send(NOTE, "ready", traits_values(backend.traits))
 
     def _tell_asleep(self, yielding: int, lent: int) -> None:
-        """Report the evaluations that left their cores: those with no sandbox that uses one."""
+        """Report the evaluations that left their cores: evaluations without a sandbox on a core."""
         with_sandboxes = self._turns.running + self._commands
         self._lendable = max(0, yielding - max(0, lent - with_sandboxes))
         self._turns.lend(self._lendable)
@@ -258,7 +258,7 @@ class Process:
         except Exception:
             self._send(FAILED, number, "", traceback.format_exc())
         else:
-            if self._turns.waiting:  # there is work: the listening process need not wake up for one
+            if self._turns.waiting:  # there is work: the listening process need not wake up
                 self._send_later(REPLY, number, value)
             else:
                 self._send(REPLY, number, value)
@@ -360,7 +360,7 @@ def run(build: Build, arguments: Sequence[str]) -> None:
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return uvloop's factory where it is installed, as uvicorn does for the listening process."""
+    """Return the factory of uvloop if installed, as uvicorn does for the listening process."""
     try:
         import uvloop
     except ModuleNotFoundError:

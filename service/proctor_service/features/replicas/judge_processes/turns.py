@@ -1,7 +1,7 @@
 """Turns of submissions in a judge process.
 
-The listening process sends short submissions ahead of their turns, so that a judge process has its
-next work at once and answers in groups. Submissions that wait for long go back to the queue of the
+The listening process sends short submissions ahead of their turns: a judge process has its next
+work at once and answers in groups. Submissions that wait for long go back to the queue of the
 listening process: another judge process may have a turn for them, or another job its share.
 """
 
@@ -55,7 +55,7 @@ class Turns:
         self._give()
 
     def lend(self, turns: int) -> None:
-        """Set the number of additional turns, for evaluations that left their cores."""
+        """Set the number of additional turns, for evaluations away from their cores."""
         self._lent = turns
         self._give()
 

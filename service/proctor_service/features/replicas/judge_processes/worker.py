@@ -1,9 +1,9 @@
 """A judge process, as seen from the listening process: start, requests, supervision, end.
 
 The listening process never waits for a judge process without serving others meanwhile: a request is
-a message, and its answer comes as a message. Each judge process writes the number of the request
-that it works on into a page of shared memory. When a judge process ends, this number tells which
-request may have caused the end.
+a message, and its answer comes as a message. Each judge process writes the number of its current
+request into a page of shared memory. When a judge process ends, this number tells which request may
+have caused the end.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ BLAMED: frozenset[Cause] = frozenset({"stalled", "grown", "crashed"})
 """Causes for which a request may be responsible."""
 JUDGE = "judge"
 MEMORY_MB = 1024
-"""A judge process that takes more memory is replaced; the items under way take a part of it."""
+"""A judge process with more memory is replaced; the items under way take a part."""
 START_SECONDS = 60.0
 END_SECONDS = 15.0
 WATCH_SECONDS = 0.25
@@ -64,7 +64,7 @@ _NUMBER = struct.Struct("<Q")
 _MEBIBYTE = 1024 * 1024
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _FAR_START_SECONDS = 3 * 60.0
-"""A backend far away starts three sandboxes one after another, until it is open."""
+"""A backend far away starts three sandboxes in turn, until it is open."""
 _ARCHIVE_COPIES = 4  # of a sandbox's files in a judge process: as read, as bytes, and in messages
 
 
@@ -79,9 +79,9 @@ class WorkerEnded(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What a judge process needs: the command line, its settings, its share, the environments.
+    """Start values of a judge process: the command line, its settings, its share, the environments.
 
-    `stalled_cpu_seconds`: CPU time after which a process is replaced that does not answer.
+    `stalled_cpu_seconds`: CPU time after which a silent process is replaced.
     """
 
     command: Sequence[str]
@@ -103,10 +103,10 @@ class _Request:
 class Worker:
     """A judge process. `pid` and `traits` are known after `open`.
 
-    `load`: submissions that it has at the moment, and stateful sandboxes in which commands run.
-    `sandboxes`: stateful sandboxes that it has. `census`, `yielding`: the last report on its
-    sandboxes: by status, and evaluations that left their cores. `used_at`: the environments that
-    run there beside the default one, with the time of their last use (monotonic clock).
+    `load`: present submissions, and stateful sandboxes in which commands run. `sandboxes`: present
+    stateful sandboxes. `census`, `yielding`: the last report on its sandboxes: by status, and
+    evaluations away from their cores. `used_at`: the environments there beside the default, with
+    the time of their last use (monotonic clock).
     """
 
     def __init__(self, start: Start, on_note: Callable[[Worker, str, Values], None]) -> None:
@@ -138,12 +138,12 @@ class Worker:
 
     @property
     def is_silent(self) -> bool:
-        """True if the process has not answered for a second: it is stopped, or works on one thing."""
+        """True if the process was silent for a second: stopped, or busy with a single thing."""
         return self._pinged is not None and time.monotonic() - self._pinged[1] > SILENT_SECONDS
 
     @property
     def slots(self) -> int:
-        """Evaluations at once that it was started for."""
+        """Evaluations at once, as of its start."""
         return self._start.settings.slots
 
     async def open(self) -> None:
@@ -202,7 +202,7 @@ class Worker:
                 )
             try:
                 pidfd = os.pidfd_open(process.pid)
-            except OSError:  # no descriptor is left: a process that nobody watches may not stay
+            except OSError:  # descriptors ran out: an unwatched process may not stay
                 process.kill()
                 process.wait()
                 raise
@@ -215,7 +215,7 @@ class Worker:
         return ours
 
     def _start_seconds(self) -> float:
-        """Return the longest start: sandboxes far away come one after another."""
+        """Return the longest start: sandboxes far away come in turn."""
         far = _FAR_START_SECONDS if self._start.settings.backend == "aviato" else 0.0
         return START_SECONDS + far
 
@@ -260,7 +260,7 @@ class Worker:
         raise error_of(name, more[0])
 
     def notify(self, name: str, *values: Any) -> None:
-        """Send a message without an answer; does nothing after the end of the process."""
+        """Send a message without an answer; without effect after the end of the process."""
         if self._connection is not None:
             self._connection.send(NOTE, name, values)
 
@@ -286,7 +286,7 @@ class Worker:
             self._process.kill()
 
     def _watch_end(self, pidfd: int) -> None:
-        """Reap the process when it ends."""
+        """Reap the process at its end."""
         loop = asyncio.get_running_loop()
 
         def end() -> None:
@@ -331,7 +331,7 @@ class Worker:
     async def _watch(self) -> None:
         """Kill the process if it stalls, hangs, or grows.
 
-        Waiting for a core is no stall: only the CPU time of the process counts.
+        A wait for a core is allowed: only the CPU time of the process counts.
         """
         while True:
             await asyncio.sleep(WATCH_SECONDS)
@@ -371,7 +371,7 @@ class Worker:
         return self.cause
 
     def _fail_requests(self, cause: Cause) -> None:
-        """Fail the requests of a process that has ended; does nothing the second time."""
+        """Fail the requests of an ended process; a second call has no effect."""
         if self._mark < 0:
             return
         marked = _NUMBER.unpack(os.pread(self._mark, _NUMBER.size, 0))[0]
@@ -392,7 +392,7 @@ class Worker:
 def cpu_seconds(pid: int) -> float:
     """Return the CPU seconds of a process, by its clock (see clock_getcpuclockid(3)).
 
-    Raises OSError for a process that has ended.
+    Raises OSError for an ended process.
     """
     return time.clock_gettime(~pid << 3 | 2)
 

@@ -7,4 +7,4 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Do nothing: a database without tables is never upgraded."""
+    """Do nothing: only a database with tables is upgraded."""
