@@ -30,12 +30,16 @@ def pytest_report_header() -> str:
     return f"client: {Path(proctor_client.__file__).parent}"
 
 
+class NoBackend:
+    """What scripted backends derive from, which tests of a service elsewhere do not use."""
+
+
 class Service:
     """A service in another process."""
 
     def __init__(self, process: ServiceProcess) -> None:
         self.url = process.url
-        self.rooms = self.parts = self.registry = self  # the names of its parts, then and now
+        self.rooms = self.parts = self.core = self.registry = self  # its parts, then and now
 
     def client(self, **options: Any) -> httpx.Client:
         """A client for it; close it."""
