@@ -310,7 +310,7 @@ async def told(recorder):
 Recorder.close = told
 health._FIRST_PROBE_SECONDS = 0.1  # no sandbox answers here
 sys.argv = ["proctor", "serve", "--port", "0"]
-proctor_service.app._backend = lambda settings, environments: Unclosable()
+proctor_service.app.make_backend = lambda settings, environments: Unclosable()
 main()
 """
 
