@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from fastapi import FastAPI
 from fastapi.telemetry import TelemetryConfig
 
-from proctor_service.composition import make_backend, make_judging
+from proctor_service.composition import feature_settings, make_backend, make_judging
 from proctor_service.errors import StartError, StopError
 from proctor_service.evaluate import Evaluator, Judge
 from proctor_service.feature import Core, Feature, Sources, needing
@@ -323,13 +323,13 @@ def make_server(app: FastAPI) -> Server:
     settings = parts.core.settings
     in_this_process = settings.max_sandboxes if parts.holds_sandboxes else 0
 
-    def tell(port: int) -> None:
+    def announce(port: int) -> None:
         url = browser_url(settings, port)
         for hear in parts.core.listening:
             hear(url)
 
     config = server_config(app, settings, in_this_process)
-    return Server(config, parts, tell)
+    return Server(config, parts, announce)
 
 
 def serve(settings: Settings) -> None:
@@ -337,9 +337,7 @@ def serve(settings: Settings) -> None:
 
     Raises StartError if the service cannot start, StopError if a part of it failed to close.
     """
-    warnings = start_warnings(
-        [model for each in FEATURES if (model := each.settings()) is not None]
-    )
+    warnings = start_warnings(feature_settings())
     app = build_app(settings, keeps_state=True)
     parts: Parts = app.state.parts
     fields = None

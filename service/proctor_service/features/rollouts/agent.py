@@ -81,17 +81,17 @@ class Player:
         self._open_workplace = open_workplace
         self._take_state = take_state
         self._mcp_servers = McpServers(mcp_servers)
-        self._tell = observers.tell
+        self._notify = observers.notify
 
     async def play(self, plan: TrajectoryPlan, ask: Ask) -> Trajectory:
         """Run a trajectory from the prompt to the reward. Only a cancellation raises."""
-        self._tell(Observer.trajectory_begun, plan)
+        self._notify(Observer.trajectory_begun, plan)
         try:
             trajectory = await self._play(plan, ask)
         except BaseException as error:
-            self._tell(Observer.trajectory_interrupted, plan, error)
+            self._notify(Observer.trajectory_interrupted, plan, error)
             raise
-        self._tell(Observer.trajectory_ended, plan, trajectory)
+        self._notify(Observer.trajectory_ended, plan, trajectory)
         return trajectory
 
     async def _play(self, plan: TrajectoryPlan, ask: Ask) -> Trajectory:

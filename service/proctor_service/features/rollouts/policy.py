@@ -137,7 +137,7 @@ class _Endpoint:
         observers: Observers,
     ) -> None:
         self._model = policy.model
-        self._tell = observers.tell
+        self._notify = observers.notify
         self._key = key
         self._package = package
         self._client = client
@@ -153,13 +153,13 @@ class _Endpoint:
     ) -> Reply:
         """Return the policy's reply."""
         begun, model = time.perf_counter(), self._model
-        self._tell(Observer.policy_asked, model)
+        self._notify(Observer.policy_asked, model)
         try:
             reply = await self._reply(messages, tools, seed)
         except BaseException as error:
-            self._tell(Observer.policy_failed, model, error, time.perf_counter() - begun)
+            self._notify(Observer.policy_failed, model, error, time.perf_counter() - begun)
             raise
-        self._tell(Observer.policy_answered, model, time.perf_counter() - begun)
+        self._notify(Observer.policy_answered, model, time.perf_counter() - begun)
         return reply
 
     async def _reply(
