@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from fastapi import FastAPI
 from fastapi.telemetry import TelemetryConfig
 
-from proctor_service.composition import make_backend, make_judging
+from proctor_service.composition import feature_settings, make_backend, make_judging
 from proctor_service.errors import StartError, StopError
 from proctor_service.evaluate import Evaluator, Judge
 from proctor_service.feature import Core, Feature, Sources, needing
@@ -337,9 +337,7 @@ def serve(settings: Settings) -> None:
 
     Raises StartError if the service cannot start, StopError if a part failed to close.
     """
-    warnings = start_warnings(
-        [model for each in FEATURES if (model := each.settings()) is not None]
-    )
+    warnings = start_warnings(feature_settings())
     app = build_app(settings, keeps_state=True)
     parts: Parts = app.state.parts
     fields = None

@@ -1,4 +1,4 @@
-"""Backends and graders of the core and of all features, for the service and for its commands."""
+"""Backends, graders and settings of the core and of all features, for the service and for its commands."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from proctor_service.sandbox.interface import Backend, BackendSource, MachineChe
 from proctor_service.sandbox.local import LocalBackends
 from proctor_service.settings import Settings, Share
 from proctor_service.settings.languages import Language
+from proctor_service.settings.sources import Group
 
 BACKENDS: Mapping[str, BackendSource] = MappingProxyType(
     {"local": LocalBackends()}
@@ -35,6 +36,11 @@ def make_backend(
 def doctor(settings: Settings) -> list[MachineCheck]:
     """Return the checks of the chosen backend: present and missing protections."""
     return BACKENDS[settings.backend].examine(settings)
+
+
+def feature_settings() -> tuple[Group, ...]:
+    """Return the settings that features have of their own, beside `Settings`."""
+    return tuple(group for each in FEATURES if (group := each.settings()) is not None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 Start reading here. The evaluator is independent of backends, routes and graders. The result is
 either a judgement with its reward or the failure. A peer may have judged an item that waited
-(`scheduling/handover.py`); its outcome then comes with the ticket. Observers are told of each item
+(`Handover` of `scheduling/queue.py`); its outcome then comes with the ticket. Observers are told of each item
 and of each attempt of the judge (`observe/observer.py`).
 """
 
@@ -61,7 +61,7 @@ class Evaluator:
         """
         observers, begun = self._observers, time.perf_counter()
         if observers.follow_work:
-            observers.tell(Observer.item_begun, item)
+            observers.notify(Observer.item_begun, item)
             if item.portable:
                 item = replace(item, traceparent=observers.traceparent())
         submission = item.submission
@@ -79,11 +79,11 @@ class Evaluator:
         except Failure as failure:
             outcome = Outcome(failure=failure)
         except BaseException as error:
-            observers.tell(Observer.item_interrupted, item, error)
+            observers.notify(Observer.item_interrupted, item, error)
             raise
         if log.isEnabledFor(logging.DEBUG):  # up to thousands of lines per second
             _log_details(item, outcome)
-        observers.tell(Observer.item_ended, item, outcome, time.perf_counter() - begun)
+        observers.notify(Observer.item_ended, item, outcome, time.perf_counter() - begun)
         return outcome
 
     async def _in_turn(self, item: Item, submission: Submission) -> Outcome:
@@ -133,15 +133,15 @@ class Evaluator:
         observers, begun = self._observers, time.perf_counter()
         sandboxes: Sandboxes = self._backend
         if observers.follow_work:
-            observers.tell(Observer.attempt_begun, submission)
+            observers.notify(Observer.attempt_begun, submission)
             sandboxes = ObservedSandboxes(sandboxes, observers.leased)
         try:
             judgement = await self._judge(submission, sandboxes)
         except BaseException as error:
-            observers.tell(Observer.attempt_failed, submission, error)
+            observers.notify(Observer.attempt_failed, submission, error)
             raise
         seconds = time.perf_counter() - begun
-        observers.tell(Observer.attempt_judged, submission, judgement, seconds)
+        observers.notify(Observer.attempt_judged, submission, judgement, seconds)
         return judgement
 
 

@@ -128,7 +128,10 @@ class Feature:
 
     @classmethod
     def settings(cls) -> type[BaseModel] | None:
-        """Return the model of the feature's own settings, read as `PROCTOR_` and a field's name."""
+        """Return the feature's own settings: a frozen pydantic model, each field with a default.
+
+        A field is read as `PROCTOR_` and its name, by `read_group` of settings/sources.py.
+        """
         return None
 
     @classmethod

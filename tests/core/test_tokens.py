@@ -103,11 +103,12 @@ def test_nor_does_any_other_way_to_write_it(client: httpx.Client) -> None:
             assert refused(answer), (method, path, answer.status_code)
 
 
-def test_the_open_routes_tell_nothing(client: httpx.Client) -> None:
+def test_the_open_routes_tell_a_state_and_a_version(client: httpx.Client) -> None:
     assert frozenset({"/healthz", "/readyz"}) == OPEN_PATHS
     for path in OPEN_PATHS:
-        assert client.get(path).json() in ({"status": "ok", "reason": None},
-                                           {"status": "ready", "reason": None})  # fmt: skip
+        answer = client.get(path).json()
+        assert set(answer) <= {"status", "reason", "version"}
+        assert (answer["status"], answer["reason"]) in (("ok", None), ("ready", None))
         assert client.post(path).status_code == 405
 
 

@@ -102,13 +102,13 @@ class Observers:
         events = (Observer.item_begun, Observer.attempt_begun, Observer.leased)
         self.follow_work = any(self._listeners[event] for event in events)
 
-    def tell(
+    def notify(
         self,
         event: Callable[Concatenate[Observer, Events], None],
         *values: Events.args,
         **_: Events.kwargs,
     ) -> None:
-        """Tell each observer that listens: `tell(Observer.item_begun, item)`."""
+        """Tell each observer that listens: `notify(Observer.item_begun, item)`."""
         for listener in self._listeners[event]:
             try:
                 listener(*values)
@@ -117,7 +117,7 @@ class Observers:
 
     def leased(self, sandbox_id: str, begun_ns: int, ended_ns: int, reason: str) -> None:
         """Tell each observer of a lease."""
-        self.tell(Observer.leased, sandbox_id, begun_ns, ended_ns, reason)
+        self.notify(Observer.leased, sandbox_id, begun_ns, ended_ns, reason)
 
     def traceparent(self) -> str:
         """Return the span of the current work as a `traceparent` header, or an empty text."""

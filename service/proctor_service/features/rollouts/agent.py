@@ -81,7 +81,7 @@ class Player:
         self._open_workplace = open_workplace
         self._take_state = take_state
         self._mcp_servers = McpServers(mcp_servers)
-        self._notify = observers.tell
+        self._notify = observers.notify
 
     async def play(self, plan: TrajectoryPlan, ask: Ask) -> Trajectory:
         """Run a trajectory from the prompt to the reward. Only a cancellation raises."""

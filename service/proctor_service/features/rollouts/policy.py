@@ -137,7 +137,7 @@ class _Endpoint:
         observers: Observers,
     ) -> None:
         self._model = policy.model
-        self._notify = observers.tell
+        self._notify = observers.notify
         self._key = key
         self._package = package
         self._client = client

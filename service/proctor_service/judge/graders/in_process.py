@@ -1,4 +1,4 @@
-"""Graders with tests and submission in one interpreter: `pytest`, and `asserts` at level `shared`.
+"""Graders with tests and submission in one interpreter: `pytest`, and `asserts` at level `in_process`.
 
 The tests see the submission's real objects, so every test of plain Python works. The submission can
 see the tests too: the result is `in_process`. The messages of the test runner are untrusted: each

@@ -203,12 +203,12 @@ async def judge_exec(
     parts = None
     if grader.setup or grader.tests:
         parts = Parts(grader.setup, submission.source, grader.tests)
-    program = await _prepared(submission, backend, languages, parts)
+    program = await prepared(submission, backend, languages, parts)
     if isinstance(program, Judgement):
         return program if parts is None or grader.reveal else _without_tests(program)
     end = secrets.token_hex(16)
     finished = await program.run(backend, program.job(end=end))
-    verdict, text = _ended_well(finished)
+    verdict, text = ended_well(finished)
     more: dict[str, object] = {}
     if program.proves_end:
         messages = understand(finished.lines)
@@ -246,7 +246,7 @@ async def judge_stdio(
     bound do not run. Otherwise a submission could fail slowly, outlast the deadline, and earn an error
     where a verdict is due.
     """
-    program = await _prepared(submission, backend, languages)
+    program = await prepared(submission, backend, languages)
     if isinstance(program, Judgement):
         return program
     comparison = Comparison(grader.compare, Closeness.of(grader.tolerance), grader.ignore_case)
@@ -324,13 +324,13 @@ async def judge_command(
         state=submission.state,
         says_began=False,
     )
-    verdict, text = _ended_well(finished, grader.expect_exit_code, "failed")
+    verdict, text = ended_well(finished, grader.expect_exit_code, "failed")
     return finished.judgement(
         verdict, passed=int(verdict == "passed"), total=1, message=text, integrity="in_process"
     )
 
 
-async def _prepared(
+async def prepared(
     submission: Submission, backend: Sandboxes, languages: Languages, parts: Parts | None = None
 ) -> Program | Judgement:
     """Return a runnable program, or the judgement of a failed compilation."""
@@ -352,7 +352,7 @@ def _without_tests(judgement: Judgement) -> Judgement:
     return replace(judgement, stdout="", stderr="", message=message)
 
 
-def _ended_well(
+def ended_well(
     finished: Run, expected_code: int = 0, otherwise: Verdict = "runtime_error"
 ) -> tuple[Verdict, str]:
     """Return the verdict of a run; `otherwise` is the verdict for an unexpected exit code."""
@@ -381,7 +381,7 @@ def _judge_case(
     reveal: bool,
 ) -> tuple[Verdict, str]:
     """Return the verdict of a case, and the difference from the first of several accepted outputs."""
-    verdict, text = _ended_well(finished)
+    verdict, text = ended_well(finished)
     if verdict != "passed":
         # In contests, an exit code other than 0 is a crash, for any output.
         return ("runtime_error" if verdict == "failed" else verdict), text
