@@ -22,8 +22,7 @@ import cwsandbox
 from proctor_service.errors import Failure, SandboxLost, SandboxUnavailable
 from proctor_service.features.aviato.failures import failure_of
 from proctor_service.sandbox.interface import Ended, Hear, Limits, Usage
-from proctor_service.sandbox.linux.channel import Lines
-from proctor_service.sandbox.linux.exit_status import Evidence, ended_by
+from proctor_service.sandbox.linux.channel import Evidence, Lines, ended_by
 
 _AT_ONCE_BYTES = 1 << 18
 _PIECE_BYTES = 48 << 10

@@ -32,12 +32,18 @@ Greater than 1, because an honest program on a busy machine has unattributed tim
 class TimeLimits:
     """Compares a program's times with its limits; all in seconds.
 
-    `cpu` and `wall` (idle time) of one test, `all_cpu` and `all_wall` of all tests together.
+    `cpu` and `wall` (idle time) of one test; `all_cpu` and `all_wall` of all tests together, or None
+    for the default.
     """
 
-    def __init__(self, cpu: float, wall: float, all_cpu: float, all_wall: float) -> None:
+    def __init__(
+        self, cpu: float, wall: float, all_cpu: float | None, all_wall: float | None
+    ) -> None:
         self._one = cpu, wall
-        self._all = all_cpu, all_wall
+        self._all = (
+            TESTS * cpu if all_cpu is None else all_cpu,
+            TESTS * wall if all_wall is None else all_wall,
+        )
         self._before = (0.0, 0.0, 0.0)  # used by earlier tests
         self._begins = False
 

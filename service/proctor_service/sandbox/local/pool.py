@@ -104,12 +104,6 @@ class Slot:
         self._send(b"fork %d\n" % self.disk_mb)
         return self.sandbox
 
-    def give_back(self, sandbox: LocalSandbox) -> None:
-        """Kill a leased sandbox, unless the sandbox has already ended."""
-        if self.sandbox is sandbox:
-            self.state = "recycling"
-            sandbox.kill()
-
     def refit(self, disk_mb: int) -> None:
         """Replace the waiting sandbox by a sandbox with another disk size."""
         self.disk_mb = disk_mb
@@ -348,7 +342,9 @@ class SlotPool:
             try:
                 yield slot, sandbox
             finally:
-                slot.give_back(sandbox)
+                if slot.sandbox is sandbox:  # it has not ended yet
+                    slot.state = "recycling"
+                    sandbox.kill()
         finally:
             self._users -= 1
             self.last_used_at = time.monotonic()

@@ -12,8 +12,14 @@ import time
 from proctor_service.errors import SandboxLost
 from proctor_service.sandbox.interface import Ended, Ending, Job, Limits, Usage
 from proctor_service.sandbox.linux import procfs
-from proctor_service.sandbox.linux.channel import Channel, Poller, Stream
-from proctor_service.sandbox.linux.exit_status import Evidence, ended_by, outside_cause
+from proctor_service.sandbox.linux.channel import (
+    Channel,
+    Evidence,
+    Poller,
+    Stream,
+    ended_by,
+    outside_cause,
+)
 from proctor_service.sandbox.linux.time_limits import TimeLimits, TurnClock
 from proctor_service.sandbox.local.bundle import Launch
 from proctor_service.sandbox.local.cgroups import AWAKE, Group
@@ -44,7 +50,7 @@ class LocalSandbox(Channel):
         self.launch = launch
         # Limit on open descriptors per process.
         counted = launch.memory_is_counted
-        self.descriptors = _DESCRIPTORS if counted else _DESCRIPTORS_UNCOUNTED
+        self.descriptor_limit = _DESCRIPTORS if counted else _DESCRIPTORS_UNCOUNTED
         self._host_pid: int | None = None
         on_output = self._on_output
         self._streams = (Stream(out, on_output, poller), Stream(err, on_output, poller))
@@ -66,8 +72,8 @@ class LocalSandbox(Channel):
         self._time = TimeLimits(
             limits.cpu_seconds,
             limits.wall_seconds,
-            limits.all_cpu_seconds,
-            limits.all_wall_seconds,
+            limits.total_cpu_seconds,
+            limits.total_wall_seconds,
         )
         self.group.begin()
         self._kills_before = self.kills_around()
@@ -77,10 +83,9 @@ class LocalSandbox(Channel):
         self.started_at = time.monotonic()
         self.turns = TurnClock() if job.takes_turns else None
         self.on_line = job.on_line
-        self.listen()
-        for stream in self._streams:
-            stream.listen()
-        self.send(self._rlimits(limits, descriptors or self.descriptors) + job.message)
+        for each in (self, out, err):
+            self.poller.add(each.descriptor, each.read)
+        self.send(self._rlimits(limits, descriptors or self.descriptor_limit) + job.message)
 
     def _rlimits(self, limits: Limits, descriptors: int) -> bytes:
         """Return the rlimits for the sandbox to set, besides or instead of the cgroup's limits."""

@@ -25,7 +25,7 @@ from proctor_service.guest.session.file_operations import MISSING, OF_THE_MACHIN
 from proctor_service.sandbox.file_operations import FileOperations, limits_of_operation
 from proctor_service.sandbox.interface import Command, Ended, Ending, Hear, Job, Limits
 from proctor_service.sandbox.linux import procfs
-from proctor_service.sandbox.linux.exit_status import OVER, SHORT_OF_MEMORY, Evidence, outside_cause
+from proctor_service.sandbox.linux.channel import OVER, SHORT_OF_MEMORY, Evidence, outside_cause
 from proctor_service.sandbox.linux.time_limits import UNSEEN_TIMES
 from proctor_service.sandbox.local.cgroups import AWAKE, RESTING
 from proctor_service.sandbox.local.execution import CommandExecution, Pipes
@@ -77,7 +77,7 @@ class LocalStatefulSandbox(FileOperations):
     async def open(self) -> None:
         """Start the session process. Raises SandboxLost on failure."""
         untimed = self._limits.with_time(_UNTIMED_SECONDS)
-        job = {"kind": "session", "descriptors": self._sandbox.descriptors}
+        job = {"kind": "session", "descriptors": self._sandbox.descriptor_limit}
         self._sandbox.begin(Job(json.dumps(job).encode() + b"\n", untimed), _DESCRIPTORS)
         first_line = await self._sandbox.receive()
         if first_line != b'["ready"]':
