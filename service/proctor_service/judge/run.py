@@ -32,6 +32,7 @@ T = TypeVar("T")
 
 _BEGAN, _LOADED = BEGAN.rstrip(b"\n"), LOADED.rstrip(b"\n")
 _ANSWERS = (b'["value",', b'["raised",')
+_LOADED_FRAME, _DONE_FRAME = b'["loaded"]', b'["done"]'
 _ROOM_STEP_MB = 64  # few disk sizes, so sandboxes with a snapshot are easier to reuse
 _MOST_PADDING_BYTES = 64 << 20  # one page for each file a sandbox may hold
 _LONGER_AT_MOST = 8  # a file's header in the archive against the page of the file on disk
@@ -344,6 +345,12 @@ def understand(lines: Iterable[bytes], calls: int = 0) -> Messages:
         if messages.loaded and len(messages.answers) < calls and line.startswith(expected):
             messages.answers.append(line[len(expected) : -1])
             continue
+        if line == _LOADED_FRAME and not messages.loaded:
+            messages.loaded = True
+            continue
+        if line == _DONE_FRAME and messages.loaded and len(messages.answers) == calls:
+            messages.done = True
+            continue
         try:
             _take(messages, loads_message(line), calls)
         except (Malformed, TypeError, ValueError, IndexError, KeyError):
@@ -355,12 +362,8 @@ def understand(lines: Iterable[bytes], calls: int = 0) -> Messages:
 
 def _take(messages: Messages, frame: Any, calls: int) -> None:
     match frame:
-        case ["loaded"] if not messages.loaded:
-            messages.loaded = True
         case ["reached", str(word)] if messages.reached is None:
             messages.reached = word
-        case ["done"] if messages.loaded and len(messages.answers) == calls:
-            messages.done = True
         case ["syntax", _] | ["raised" | "exit", "load", *_] if not messages.loaded:
             messages.stopped = not_loaded(frame)
         case ["raised", int(index), *rest] if (

@@ -69,6 +69,9 @@ class LocalSandbox(Channel):
     def begin(self, job: Job, descriptors: int = 0) -> None:
         """Start the program; see `Sandbox.begin`. `descriptors`: limit on open descriptors."""
         limits = self._limits = job.limits
+        rlimits = self._rlimits(limits, descriptors or self.descriptor_limit)
+        self._kills_before = self.kills_around()
+        turns = TurnClock() if job.takes_turns else None
         self._time = TimeLimits(
             limits.cpu_seconds,
             limits.wall_seconds,
@@ -76,16 +79,15 @@ class LocalSandbox(Channel):
             limits.total_wall_seconds,
         )
         self.group.begin()
-        self._kills_before = self.kills_around()
         out, err = self._streams
         out.room = max(limits.output_kb << 10, job.keep_stdout_bytes)
         err.room = limits.output_kb << 10
         self.started_at = time.monotonic()
-        self.turns = TurnClock() if job.takes_turns else None
         self.on_line = job.on_line
         for each in (self, out, err):
             self.poller.add(each.descriptor, each.read)
-        self.send(self._rlimits(limits, descriptors or self.descriptor_limit) + job.message)
+        self.send(rlimits + job.message)
+        self.turns = turns  # begin with the next line: the program has the first turn anyway
 
     def _rlimits(self, limits: Limits, descriptors: int) -> bytes:
         """Return the rlimits for the sandbox to set, besides or instead of the cgroup's limits."""
