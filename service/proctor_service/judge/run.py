@@ -26,7 +26,7 @@ from proctor_service.codec.values import Malformed, loads_message
 from proctor_service.errors import InvalidTask, SandboxLost
 from proctor_service.guest.channel import BEGAN, LOADED
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.sandbox.interface import Ended, Job, Limits, Sandbox, Sandboxes
+from proctor_service.sandbox.interface import Ended, GuestMessage, Limits, Sandbox, Sandboxes
 
 T = TypeVar("T")
 
@@ -146,14 +146,14 @@ def room_for(limits: Limits, state: bytes | None) -> Limits:
     return replace(limits, disk_mb=limits.disk_mb + steps * _ROOM_STEP_MB)
 
 
-def begin(sandbox: Sandbox, job: Job, state: bytes | None) -> None:
+def begin(sandbox: Sandbox, program: GuestMessage, state: bytes | None) -> None:
     """Start a program of the submission after restoring its snapshot."""
     if not state:
-        sandbox.begin(job)
+        sandbox.begin(program)
         return
-    sandbox.begin(replace(job, message=message("state", size_bytes=len(state))))
+    sandbox.begin(replace(program, line=message("state", size_bytes=len(state))))
     sandbox.send(state)
-    sandbox.send(job.message)
+    sandbox.send(program.line)
 
 
 async def run(
@@ -180,7 +180,7 @@ async def run(
             sandbox.begin_test()
 
         heard = on_line if reports_tests else None
-        begin(sandbox, Job(job, limits, keep_stdout_bytes, on_line=heard), state)
+        begin(sandbox, GuestMessage(job, limits, keep_stdout_bytes, on_line=heard), state)
         if data:
             sandbox.send(data)
         finished = await _finished(sandbox)
@@ -218,7 +218,7 @@ async def run_calls(
             elif line == _LOADED:
                 sandbox.begin_test()
 
-        begin(sandbox, Job(job, limits, takes_turns=True, on_line=on_line), state)
+        begin(sandbox, GuestMessage(job, limits, takes_turns=True, on_line=on_line), state)
         sandbox.send(next(unsent))
         return check_outcome(await _finished(sandbox))
 

@@ -49,12 +49,12 @@ from proctor_service.http.body import (
 )
 from proctor_service.http.fleet import SharedAnswers
 from proctor_service.http.json import encode
+from proctor_service.http.openapi import answers, body_of
 from proctor_service.http.responses import NDJSON, AnswerFormat, Line, RequestTask, task_response
 from proctor_service.http.task_store import TaskStore
 from proctor_service.judge.extract import PYTHON_TEXTS, Around, read_program
 from proctor_service.judge.submission import Judgement, Submission, integrity_of, test_count
 from proctor_service.outcomes import Item, NoCode, Origin, Outcome
-from proctor_service.rewards.examples import reward_docs
 from proctor_service.rewards.machine import (
     Machine,
     check_compiler,
@@ -492,11 +492,30 @@ def error_body(failure: Failure) -> dict[str, Any]:
     }
 
 
+def _docs() -> dict[str, Any]:
+    """Return the OpenAPI documentation of POST /reward."""
+    found = answers(RewardResponse, 401, 413, 422, 429, 500, 503)
+    found[200]["content"][NDJSON] = {
+        "schema": {"type": "string"},
+        "example": "a result a line, as they finish, and last a line with the summary",
+    }
+    key = {
+        "name": "Idempotency-Key",
+        "in": "header",
+        "required": False,
+        "schema": {"type": "string", "maxLength": 255},
+        "description": "A repeated request gets the first one's answer; items whose error is "
+        "retryable are judged anew.",
+    }
+    extra = body_of(RewardRequest) | {"parameters": [key]}
+    return {"responses": found, "openapi_extra": extra}
+
+
 def reward_routes(handler: RewardHandler, max_body_mb: int) -> APIRouter:
     """Return the route POST /reward."""
     routes = APIRouter()
 
-    @routes.post("/reward", response_model=RewardResponse, **reward_docs())
+    @routes.post("/reward", response_model=RewardResponse, **_docs())
     async def reward(request: Request) -> Response:
         """Judge a batch of submissions, and return their rewards."""
         body = await read_body(request, max_body_mb)

@@ -77,7 +77,7 @@ class RemoteExecution(Lines):
         """Send the supervisor the limits, which count from this call, and the word for its report.
 
         `still`: all other processes of the program's user stop until the program has ended.
-        `takes_turns`: see `Job`.
+        `takes_turns`: see `GuestMessage`.
         """
         self._limits = limits
         self._hear = hear

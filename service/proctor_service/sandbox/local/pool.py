@@ -354,17 +354,21 @@ class SlotPool:
         return not self._users and time.monotonic() - self.last_used_at >= seconds
 
     async def _take(self, limits: Limits) -> Slot:
-        """Wait for a slot as long as slots become ready: many callers on a slow machine take long.
+        """Take a ready slot out of the pool, preferably with the right disk size.
 
-        Raises NoSandboxInTime if none became ready for 60 s.
+        The slot that became ready last comes first: the processor's caches still hold its pages.
+        Waits as long as slots become ready, since many callers on a slow machine take long. Raises
+        NoSandboxInTime if none became ready for 60 s.
         """
-        begun = time.monotonic()
+        begun, disk_mb = time.monotonic(), limits.disk_mb
         while True:
-            slot = self._pick(limits.disk_mb)
-            if slot is not None and (
-                slot.disk_mb == limits.disk_mb or await self._fit(slot, limits.disk_mb)
-            ):
-                return slot
+            ready = [slot for slot in self._ready if slot.state == "ready"]
+            self._ready = deque(ready)
+            if ready:
+                slot = ([each for each in ready if each.disk_mb == disk_mb] or ready)[-1]
+                self._ready.remove(slot)
+                if slot.disk_mb == disk_mb or await self._fit(slot, disk_mb):
+                    return slot
             if self._closing:
                 raise SandboxUnavailable("the service is stopping")
             if self._gives_up():
@@ -373,20 +377,6 @@ class SlotPool:
                 raise NoSandboxInTime("no sandbox became ready in time")
             self._grow()
             await self._change(1.0)
-
-    def _pick(self, disk_mb: int) -> Slot | None:
-        """Take a ready slot out of the pool, preferably with the right disk size.
-
-        The slot that became ready last comes first: the processor's caches still hold its pages.
-        """
-        ready = [slot for slot in self._ready if slot.state == "ready"]
-        fitting = [slot for slot in ready if slot.disk_mb == disk_mb]
-        self._ready = deque(ready)
-        if not ready:
-            return None
-        slot = (fitting or ready)[-1]
-        self._ready.remove(slot)
-        return slot
 
     async def _fit(self, slot: Slot, disk_mb: int) -> bool:
         """Give a slot's sandbox this disk size; False if the slot died meanwhile.

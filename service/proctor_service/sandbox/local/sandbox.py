@@ -10,7 +10,7 @@ import struct
 import time
 
 from proctor_service.errors import SandboxLost
-from proctor_service.sandbox.interface import Ended, Ending, Job, Limits, Usage
+from proctor_service.sandbox.interface import Ended, Ending, GuestMessage, Limits, Usage
 from proctor_service.sandbox.linux import procfs
 from proctor_service.sandbox.linux.channel import (
     Channel,
@@ -66,12 +66,12 @@ class LocalSandbox(Channel):
 
     # ------------------------------------------------------------ called by the judge
 
-    def begin(self, job: Job, descriptors: int = 0) -> None:
+    def begin(self, message: GuestMessage, descriptors: int = 0) -> None:
         """Start the program; see `Sandbox.begin`. `descriptors`: limit on open descriptors."""
-        limits = self._limits = job.limits
+        limits = self._limits = message.limits
         rlimits = self._rlimits(limits, descriptors or self.descriptor_limit)
         self._kills_before = self.kills_around()
-        turns = TurnClock() if job.takes_turns else None
+        turns = TurnClock() if message.takes_turns else None
         self._time = TimeLimits(
             limits.cpu_seconds,
             limits.wall_seconds,
@@ -80,13 +80,13 @@ class LocalSandbox(Channel):
         )
         self.group.begin()
         out, err = self._streams
-        out.room = max(limits.output_kb << 10, job.keep_stdout_bytes)
+        out.room = max(limits.output_kb << 10, message.keep_stdout_bytes)
         err.room = limits.output_kb << 10
         self.started_at = time.monotonic()
-        self.on_line = job.on_line
+        self.on_line = message.on_line
         for each in (self, out, err):
             self.poller.add(each.descriptor, each.read)
-        self.send(rlimits + job.message)
+        self.send(rlimits + message.line)
         self.turns = turns  # begin with the next line: the program has the first turn anyway
 
     def _rlimits(self, limits: Limits, descriptors: int) -> bytes:
@@ -203,6 +203,7 @@ class LocalSandbox(Channel):
         if self._time is None:
             self._ended.set_result(Ended("killed", None, None, b"", b"", False, Usage()))
             return
+        kills_around = self.kills_since(self._kills_before)
         kills = self.group.out_of_memory_kills()
         cpu = max(cpu_seconds, self._seen_cpu_seconds, self.group.cpu_seconds() or 0.0)
         evidence = Evidence(
@@ -212,7 +213,7 @@ class LocalSandbox(Channel):
             self._time.is_over(cpu),
             at_memory_limit=kills > 0 and self.group.at_memory_limit(),
             is_first_process=self.launch.contained,
-            kills_around=self.kills_since(self._kills_before),
+            kills_around=kills_around,
         )
         why = outside_cause(evidence)
         if not self.greeted and self._stopped_for != "killed":
