@@ -176,27 +176,27 @@ class Channel(Lines, ABC):
 
         The channel takes ownership of `descriptors` and closes them after sending.
         """
-        given = list(descriptors)
+        owned = list(descriptors)
         if self.turns is not None:
-            self.turns.given()
+            self.turns.line_sent()
         if not self.open:
-            while given:
-                os.close(given.pop())
+            while owned:
+                os.close(owned.pop())
             return
         view = memoryview(line)
         if not self._unsent:
-            view = view[self._write(view, given) :]
+            view = view[self._write(view, owned) :]
         if view:
             if not self._unsent:
                 self._loop.add_writer(self.descriptor, self._on_writable)
-            self._unsent.append((view, given))
+            self._unsent.append((view, owned))
             self._unsent_bytes += len(view)
 
     def hang_up(self) -> None:
         """Close the sending side; queued lines still arrive."""
         self._hung_up = True
         if self.turns is not None:
-            self.turns.left_alone()
+            self.turns.input_ended()
         if self.open and not self._unsent:
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_WR)
@@ -215,7 +215,7 @@ class Channel(Lines, ABC):
             self.greeted = data.startswith(self._greeting)
             data = data[len(self._greeting) :] if self.greeted else data
         if data and self.turns is not None:
-            self.turns.heard(data, behind=bool(self._unsent))
+            self.turns.data_received(data, behind=bool(self._unsent))
         if data and not self._split(data):
             self.on_flood()
             self._end()
@@ -231,31 +231,33 @@ class Channel(Lines, ABC):
 
     def _on_writable(self) -> None:
         while self._unsent:
-            view, given = self._unsent[0]
-            count = self._write(view, given)
+            view, descriptors = self._unsent[0]
+            count = self._write(view, descriptors)
             self.late_transfers += 1
             self._unsent_bytes -= count
             self._wake()
             if count < len(view):
-                self._unsent[0] = view[count:], given
+                self._unsent[0] = view[count:], descriptors
                 return
             self._unsent.popleft()
         self._loop.remove_writer(self.descriptor)
         if self._hung_up:
             self.hang_up()
 
-    def _write(self, view: memoryview, given: list[int]) -> int:
-        """Return the number of bytes sent; `given` goes with the first byte and is then emptied."""
+    def _write(self, view: memoryview, descriptors: list[int]) -> int:
+        """Return the number of bytes sent; `descriptors` goes with the first byte and is then emptied."""
         try:
             sent = (
-                socket.send_fds(self._socket, [view], given) if given else self._socket.send(view)
+                socket.send_fds(self._socket, [view], descriptors)
+                if descriptors
+                else self._socket.send(view)
             )
         except BlockingIOError:
             return 0
         except OSError:
             sent = len(view)  # the program closed its end; the ending will show the reason
-        while given:
-            os.close(given.pop())
+        while descriptors:
+            os.close(descriptors.pop())
         return sent
 
     def _end(self) -> None:

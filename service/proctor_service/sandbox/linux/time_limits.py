@@ -89,7 +89,7 @@ class TurnClock:
         self._alone = False
         self._begun = b""  # first byte of the unfinished line
 
-    def heard(self, data: bytes, *, behind: bool) -> None:
+    def data_received(self, data: bytes, *, behind: bool) -> None:
         """Record data from the program; `behind`: the program has unread input."""
         stays = behind or self._alone
         *whole, rest = data.split(b"\n")
@@ -100,15 +100,15 @@ class TurnClock:
             self._begun = b""
         self._begun = self._begun or rest[:1]
 
-    def given(self) -> None:
+    def line_sent(self) -> None:
         """Record a line sent to the program."""
         if self._since is not None:
             self._rested_seconds += time.monotonic() - self._since
         self._since = None
 
-    def left_alone(self) -> None:
+    def input_ended(self) -> None:
         """Record the end of input: from now on the program waits for no peer."""
-        self.given()
+        self.line_sent()
         self._alone = True
 
     def rested_seconds(self) -> float:

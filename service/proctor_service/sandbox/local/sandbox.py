@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import signal
 import struct
@@ -66,17 +67,24 @@ class LocalSandbox(Channel):
 
     # ------------------------------------------------------------ called by the judge
 
-    def begin(self, message: GuestMessage, descriptors: int = 0) -> None:
-        """Start the program; see `Sandbox.begin`. `descriptors`: limit on open descriptors."""
+    def begin(self, message: GuestMessage, descriptors: int = 0, *, is_timed: bool = True) -> None:
+        """Start the program; see `Sandbox.begin`. `descriptors`: limit on open descriptors.
+
+        `is_timed`: False for a program without limits of time.
+        """
         limits = self._limits = message.limits
         rlimits = self._rlimits(limits, descriptors or self.descriptor_limit)
         self._kills_before = self.kills_around()
         turns = TurnClock() if message.takes_turns else None
-        self._time = TimeLimits(
-            limits.cpu_seconds,
-            limits.wall_seconds,
-            limits.total_cpu_seconds,
-            limits.total_wall_seconds,
+        self._time = (
+            TimeLimits(
+                limits.cpu_seconds,
+                limits.wall_seconds,
+                limits.total_cpu_seconds,
+                limits.total_wall_seconds,
+            )
+            if is_timed
+            else TimeLimits(math.inf, math.inf, None, None)
         )
         self.group.begin()
         out, err = self._streams

@@ -76,9 +76,9 @@ class LocalStatefulSandbox(FileOperations):
 
     async def open(self) -> None:
         """Start the session process. Raises SandboxLost on failure."""
-        untimed = self._limits.with_time(_UNTIMED_SECONDS)
         job = {"kind": "session", "descriptors": self._sandbox.descriptor_limit}
-        self._sandbox.begin(GuestMessage(json.dumps(job).encode() + b"\n", untimed), _DESCRIPTORS)
+        message = GuestMessage(json.dumps(job).encode() + b"\n", self._limits)
+        self._sandbox.begin(message, _DESCRIPTORS, is_timed=False)  # its commands have limits
         first_line = await self._sandbox.receive()
         if first_line != b'["ready"]':
             text = (first_line or b"")[:8000].decode("ascii", "replace")
