@@ -27,6 +27,7 @@ from proctor_service.features import FEATURES
 from proctor_service.http.fleet import Fleet
 from proctor_service.http.health import Readiness, health_routes, judging_probe
 from proctor_service.http.middleware import Entrance, Tokens
+from proctor_service.http.openapi import BODIES, install_openapi
 from proctor_service.http.problems import install_problems
 from proctor_service.http.responses import RequestTask
 from proctor_service.http.server import ANSWERING_SECONDS, Server, browser_url, server_config
@@ -36,7 +37,6 @@ from proctor_service.observe.logs import configure_logging
 from proctor_service.observe.metrics import Metrics
 from proctor_service.observe.observer import Observer, Observers
 from proctor_service.outcomes import Outcome, outcome_bytes
-from proctor_service.rewards.examples import BODIES, install_openapi
 from proctor_service.rewards.machine import Machine
 from proctor_service.rewards.routes import RewardHandler, reward_routes
 from proctor_service.sandbox.environments import NO_ENVIRONMENTS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proctor_service.sandbox.interface import Ending, Usage
-from proctor_service.sandbox.linux.exit_status import Evidence, ended_by, outside_cause
+from proctor_service.sandbox.linux.channel import Evidence, ended_by, outside_cause
 
 KILLED = 9
 

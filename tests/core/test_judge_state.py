@@ -20,7 +20,7 @@ from proctor_service.sandbox.interface import (
     DEFAULT,
     Backend,
     Ended,
-    Job,
+    GuestMessage,
     Limits,
     Sandbox,
     StatefulSandbox,
@@ -92,8 +92,8 @@ class _Saying:
     def __init__(self, backend: Says, lines: list[bytes]) -> None:
         self.backend, self.lines = backend, lines
 
-    def begin(self, job: Job) -> None:
-        self.backend.sent.append(json.loads(job.message))
+    def begin(self, message: GuestMessage) -> None:
+        self.backend.sent.append(json.loads(message.line))
 
     def send(self, line: bytes) -> None:
         self.backend.sent.append(json.loads(line) if line.startswith(b"{") else line)

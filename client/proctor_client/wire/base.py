@@ -116,10 +116,7 @@ JsonObject: TypeAlias = Annotated[dict[str, JsonValue], _if_parsed(dict)]
 class Bounded(BaseModel):
     """Base of objects with a bounded number of fields, unknown ones included."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _few_fields(cls, value: Any) -> Any:
-        return few_entries(value)
+    _few_fields = model_validator(mode="before")(staticmethod(few_entries))
 
 
 class Request(Bounded):

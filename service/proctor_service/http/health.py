@@ -27,11 +27,11 @@ from proctor_service.errors import (
     SandboxUnavailable,
 )
 from proctor_service.evaluate import Judge
+from proctor_service.http.openapi import Answers, answers, problems
 from proctor_service.http.problems import problem
 from proctor_service.judge.submission import Submission
 from proctor_service.observe.metrics import Metrics
 from proctor_service.observe.observer import Observer
-from proctor_service.rewards.examples import Answers, answers, problems
 from proctor_service.sandbox.interface import DEFAULT, Backend, Limits
 from proctor_service.scheduling.queue import DRAINING, FairQueue
 from proctor_service.version import version

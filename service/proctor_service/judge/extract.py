@@ -352,7 +352,9 @@ def answer_of(text: str) -> str:
 
 def _plain(text: str, tags: Sequence[str] = ()) -> str:
     """Return a text in Unix's lines, without special tokens and a closing tag, whole or cut, at its end."""
-    text = without_special_tokens(text.replace("\r\n", "\n"))
+    text = text.replace("\r\n", "\n")
+    if text.rstrip().endswith((">", "]")):  # the end of every special token
+        text = without_special_tokens(text)
     before, mark, name = text.rstrip().rpartition("</")
     is_tag = mark and any(f"{tag}>".lower().startswith(name.lower()) for tag in tags)
     return before if is_tag else text

@@ -26,12 +26,13 @@ from proctor_service.codec.values import Malformed, loads_message
 from proctor_service.errors import InvalidTask, SandboxLost
 from proctor_service.guest.channel import BEGAN, LOADED
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.sandbox.interface import Ended, Job, Limits, Sandbox, Sandboxes
+from proctor_service.sandbox.interface import Ended, GuestMessage, Limits, Sandbox, Sandboxes
 
 T = TypeVar("T")
 
 _BEGAN, _LOADED = BEGAN.rstrip(b"\n"), LOADED.rstrip(b"\n")
 _ANSWERS = (b'["value",', b'["raised",')
+_LOADED_FRAME, _DONE_FRAME = b'["loaded"]', b'["done"]'
 _ROOM_STEP_MB = 64  # few disk sizes, so sandboxes with a snapshot are easier to reuse
 _MOST_PADDING_BYTES = 64 << 20  # one page for each file a sandbox may hold
 _LONGER_AT_MOST = 8  # a file's header in the archive against the page of the file on disk
@@ -145,14 +146,14 @@ def room_for(limits: Limits, state: bytes | None) -> Limits:
     return replace(limits, disk_mb=limits.disk_mb + steps * _ROOM_STEP_MB)
 
 
-def begin(sandbox: Sandbox, job: Job, state: bytes | None) -> None:
+def begin(sandbox: Sandbox, program: GuestMessage, state: bytes | None) -> None:
     """Start a program of the submission after restoring its snapshot."""
     if not state:
-        sandbox.begin(job)
+        sandbox.begin(program)
         return
-    sandbox.begin(replace(job, message=message("state", size_bytes=len(state))))
+    sandbox.begin(replace(program, line=message("state", size_bytes=len(state))))
     sandbox.send(state)
-    sandbox.send(job.message)
+    sandbox.send(program.line)
 
 
 async def run(
@@ -179,7 +180,7 @@ async def run(
             sandbox.begin_test()
 
         heard = on_line if reports_tests else None
-        begin(sandbox, Job(job, limits, keep_stdout_bytes, on_line=heard), state)
+        begin(sandbox, GuestMessage(job, limits, keep_stdout_bytes, on_line=heard), state)
         if data:
             sandbox.send(data)
         finished = await _finished(sandbox)
@@ -217,7 +218,7 @@ async def run_calls(
             elif line == _LOADED:
                 sandbox.begin_test()
 
-        begin(sandbox, Job(job, limits, takes_turns=True, on_line=on_line), state)
+        begin(sandbox, GuestMessage(job, limits, takes_turns=True, on_line=on_line), state)
         sandbox.send(next(unsent))
         return check_outcome(await _finished(sandbox))
 
@@ -344,6 +345,12 @@ def understand(lines: Iterable[bytes], calls: int = 0) -> Messages:
         if messages.loaded and len(messages.answers) < calls and line.startswith(expected):
             messages.answers.append(line[len(expected) : -1])
             continue
+        if line == _LOADED_FRAME and not messages.loaded:
+            messages.loaded = True
+            continue
+        if line == _DONE_FRAME and messages.loaded and len(messages.answers) == calls:
+            messages.done = True
+            continue
         try:
             _take(messages, loads_message(line), calls)
         except (Malformed, TypeError, ValueError, IndexError, KeyError):
@@ -355,12 +362,8 @@ def understand(lines: Iterable[bytes], calls: int = 0) -> Messages:
 
 def _take(messages: Messages, frame: Any, calls: int) -> None:
     match frame:
-        case ["loaded"] if not messages.loaded:
-            messages.loaded = True
         case ["reached", str(word)] if messages.reached is None:
             messages.reached = word
-        case ["done"] if messages.loaded and len(messages.answers) == calls:
-            messages.done = True
         case ["syntax", _] | ["raised" | "exit", "load", *_] if not messages.loaded:
             messages.stopped = not_loaded(frame)
         case ["raised", int(index), *rest] if (

@@ -13,7 +13,7 @@ import logging
 import os
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -49,12 +49,12 @@ from proctor_service.http.body import (
 )
 from proctor_service.http.fleet import SharedAnswers
 from proctor_service.http.json import encode
+from proctor_service.http.openapi import answers, body_of
 from proctor_service.http.responses import NDJSON, AnswerFormat, Line, RequestTask, task_response
 from proctor_service.http.task_store import TaskStore
-from proctor_service.judge.extract import Around, read_program
+from proctor_service.judge.extract import PYTHON_TEXTS, Around, read_program
 from proctor_service.judge.submission import Judgement, Submission, integrity_of, test_count
 from proctor_service.outcomes import Item, NoCode, Origin, Outcome
-from proctor_service.rewards.examples import reward_docs
 from proctor_service.rewards.machine import (
     Machine,
     check_compiler,
@@ -286,10 +286,13 @@ class Translation:
             at = f"{where}.limits" if body.limits else "limits"
             limits = self.machine.limits(wanted, at, environment=environment)
             self._limits[id(wanted), environment] = limits
-        text = completion_text(body, where)
+        text = body.completion
+        if not isinstance(text, str):
+            text = _last_reply(text, f"{where}.completion")
         rule = body.extract or request.extract
         around = Around.of(grader, body, request)
-        source = await read_program(text, rule, self.machine.texts(language), around)
+        texts = PYTHON_TEXTS if language == PYTHON else self.machine.texts(language)
+        source = await read_program(text, rule, texts, around)
         if source is None:
             empty = NoCode(
                 test_count(grader), environment=environment, integrity=integrity_of(grader)
@@ -402,18 +405,16 @@ def _digest(value: BaseModel | Limits) -> bytes:
     return hashlib.blake2b(whole, digest_size=20).digest()
 
 
-def completion_text(body: WireSubmission, where: str) -> str:
-    """Return the completion, or the text of its last assistant message."""
-    if isinstance(body.completion, str):
-        return body.completion
-    for message in reversed(body.completion):
+def _last_reply(conversation: Sequence[Message], where: str) -> str:
+    """Return the text of the last assistant message. Raises InvalidRequest without one."""
+    for message in reversed(conversation):
         if message.role == "assistant":
             content = message.content
             if isinstance(content, str):
                 return content
             parts = (part.get("text") for part in content or ())
             return "".join(text for text in parts if isinstance(text, str))
-    raise InvalidRequest(f"{where}.completion: none of its messages has the role assistant")
+    raise InvalidRequest(f"{where}: none of its messages has the role assistant")
 
 
 def line(item: RequestItem, outcome: Outcome, degraded: tuple[str, ...]) -> Line:
@@ -491,11 +492,30 @@ def error_body(failure: Failure) -> dict[str, Any]:
     }
 
 
+def _docs() -> dict[str, Any]:
+    """Return the OpenAPI documentation of POST /reward."""
+    found = answers(RewardResponse, 401, 413, 422, 429, 500, 503)
+    found[200]["content"][NDJSON] = {
+        "schema": {"type": "string"},
+        "example": "a result a line, as they finish, and last a line with the summary",
+    }
+    key = {
+        "name": "Idempotency-Key",
+        "in": "header",
+        "required": False,
+        "schema": {"type": "string", "maxLength": 255},
+        "description": "A repeated request gets the first one's answer; items whose error is "
+        "retryable are judged anew.",
+    }
+    extra = body_of(RewardRequest) | {"parameters": [key]}
+    return {"responses": found, "openapi_extra": extra}
+
+
 def reward_routes(handler: RewardHandler, max_body_mb: int) -> APIRouter:
     """Return the route POST /reward."""
     routes = APIRouter()
 
-    @routes.post("/reward", response_model=RewardResponse, **reward_docs())
+    @routes.post("/reward", response_model=RewardResponse, **_docs())
     async def reward(request: Request) -> Response:
         """Judge a batch of submissions, and return their rewards."""
         body = await read_body(request, max_body_mb)

@@ -156,17 +156,17 @@ class Traits:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """Work for a sandbox: the first line on the channel, and the limits.
+class GuestMessage:
+    """First message to the program in a sandbox, and the limits.
 
-    `message` is a JSON line for the program waiting inside. `keep_stdout_bytes` raises the number
-    of stored stdout bytes above `Limits.output_kb`, for jobs whose answer is on stdout.
+    `line` is JSON, and names the work of the program. `keep_stdout_bytes` raises the number
+    of stored stdout bytes above `Limits.output_kb`, for work whose answer is on stdout.
     `takes_turns`: after each line sent, the program waits for a reply, and this wait is excluded
     from idle time. A line starting with `!` is an out-of-band message, which expects no reply.
     `on_line` is called in the event loop with each line as it arrives; `receive` returns it, too.
     """
 
-    message: bytes
+    line: bytes
     limits: Limits
     keep_stdout_bytes: int = 0
     takes_turns: bool = False
@@ -180,7 +180,7 @@ class Sandbox(Protocol):
     def id(self) -> str:
         """Name of the sandbox in logs and results: `sb_…`."""
 
-    def begin(self, job: Job) -> None:
+    def begin(self, message: GuestMessage) -> None:
         """Start the program. Limits count from this call."""
 
     def send(self, line: bytes) -> None:

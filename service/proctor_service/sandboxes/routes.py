@@ -30,6 +30,7 @@ from proctor_service.errors import Failure, InvalidRequest, Refusal, SandboxNotF
 from proctor_service.http.body import key_of, name_any_request, parse_body, read_body
 from proctor_service.http.fleet import Fleet
 from proctor_service.http.json import encode
+from proctor_service.http.openapi import Answers, answers, body_of, problems
 from proctor_service.http.problems import within_stream
 from proctor_service.http.responses import (
     NDJSON,
@@ -42,7 +43,6 @@ from proctor_service.http.responses import (
     while_connected,
 )
 from proctor_service.http.task_store import TaskStore
-from proctor_service.rewards.examples import Answers, answers, body_of, problems
 from proctor_service.rewards.machine import Machine, check_files, check_tags
 from proctor_service.sandbox.interface import Command, Hear, StreamName
 from proctor_service.sandboxes.grading import Gradings

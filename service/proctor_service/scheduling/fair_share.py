@@ -283,8 +283,8 @@ class FairOrder:
         lane = within.lanes.get(job)
         if lane is None:
             if len(within.lanes) >= MOST_IDLE_LANES:
-                found = within.lanes.items()
-                within.lanes = {name: kept for name, kept in found if kept.waiting or kept.out}
+                lanes = within.lanes.items()
+                within.lanes = {name: each for name, each in lanes if each.waiting or each.out}
             lane = within.lanes[job] = Lane()
         place = (of_tenant, within, lane)
         lane.waiting[waiter] = work

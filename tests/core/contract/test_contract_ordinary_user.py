@@ -139,7 +139,7 @@ def test_a_program_that_cannot_be_observed_is_not_idle() -> None:
         import asyncio, errno, os
         from itertools import count
         from proctor_service.judge.run import message
-        from proctor_service.sandbox.interface import Job
+        from proctor_service.sandbox.interface import GuestMessage
         from proctor_service.sandbox.linux import procfs
         from core.contract.rooms_for_tests import LIMITS
         from dataclasses import replace
@@ -156,7 +156,7 @@ def test_a_program_that_cannot_be_observed_is_not_idle() -> None:
             job = message("python", mode="script", source="while True: pass", files={}, stdin="")
             limits = replace(LIMITS, cpu_seconds=600, wall_seconds=0.5)
             async with place.backend.lease(limits) as sandbox:
-                sandbox.begin(Job(job, limits))
+                sandbox.begin(GuestMessage(job, limits))
                 await observed.wait()
                 sandbox.kill()
                 print((await sandbox.ended()).ending)

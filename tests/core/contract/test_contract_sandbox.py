@@ -19,7 +19,7 @@ from proctor_service.codec.values import dumps, encode
 from proctor_service.composition import make_backend
 from proctor_service.errors import SandboxLost
 from proctor_service.judge.run import message, run_calls
-from proctor_service.sandbox.interface import DEFAULT, Job
+from proctor_service.sandbox.interface import DEFAULT, GuestMessage
 from proctor_service.sandbox.linux.channel import Stream
 from proctor_service.sandbox.local import LocalBackend
 from proctor_service.sandbox.local.sandbox import LocalSandbox
@@ -276,7 +276,7 @@ async def test_who_takes_turns_idles_in_its_own_alone(place: Place) -> None:
     limits = replace(LIMITS, wall_seconds=0.6)
     job = message("python", mode="serve", source="def f(): return 7", files={})
     async with place.backend.lease(limits) as sandbox:
-        sandbox.begin(Job(job, limits, takes_turns=True))
+        sandbox.begin(GuestMessage(job, limits, takes_turns=True))
         assert await sandbox.receive() == b"!began"
         assert await sandbox.receive() == b'["loaded"]'
         await place.script("import time\ntime.sleep(1.2)")
@@ -285,14 +285,14 @@ async def test_who_takes_turns_idles_in_its_own_alone(place: Place) -> None:
         assert (ended.ending, ended.exit_code) == ("exited", 0)
         assert ended.usage.idle_seconds < 0.6
     async with place.backend.lease(limits) as sandbox:
-        sandbox.begin(Job(job, limits))
+        sandbox.begin(GuestMessage(job, limits))
         assert await sandbox.receive() == b"!began"
         assert await sandbox.receive() == b'["loaded"]'
         assert await sandbox.receive() is None
         assert (await sandbox.ended()).ending == "wall_limit"
     sleeping = message("python", mode="serve", source="import time\ntime.sleep(60)", files={})
     async with place.backend.lease(limits) as sandbox:
-        sandbox.begin(Job(sleeping, limits, takes_turns=True))
+        sandbox.begin(GuestMessage(sleeping, limits, takes_turns=True))
         assert (await sandbox.ended()).ending == "wall_limit"
 
 
@@ -309,7 +309,7 @@ async def test_lines_are_heard_as_they_arrive_and_answered(place: Place) -> None
             if line.startswith(b'["value",') and calls:
                 sandbox.send(calls.pop(0))
 
-        sandbox.begin(Job(job, LIMITS, takes_turns=True, on_line=on_line))
+        sandbox.begin(GuestMessage(job, LIMITS, takes_turns=True, on_line=on_line))
         sandbox.send(calls.pop(0))
         await sandbox.ended()
         received = []
@@ -358,7 +358,9 @@ time.sleep(0.2)
 async def test_who_is_given_no_more_or_takes_nothing_has_no_turn_to_wait_for(place: Place) -> None:
     limits = replace(LIMITS, wall_seconds=0.6)
     source = f"{CHANNEL}\nsay()\ntime.sleep(60)"
-    job = Job(message("python", mode="serve", source=source, files={}), limits, takes_turns=True)
+    job = GuestMessage(
+        message("python", mode="serve", source=source, files={}), limits, takes_turns=True
+    )
     async with place.backend.lease(limits) as sandbox:
         sandbox.begin(job)
         assert await sandbox.receive() == b"!began"
@@ -377,7 +379,7 @@ async def test_who_is_given_no_more_or_takes_nothing_has_no_turn_to_wait_for(pla
 async def test_killing_a_sandbox_is_no_ending_of_its_own(place: Place) -> None:
     async with place.backend.lease(LIMITS) as sandbox:
         job = message("python", mode="script", source="while True: pass", files={})
-        sandbox.begin(Job(job, LIMITS))
+        sandbox.begin(GuestMessage(job, LIMITS))
         sandbox.kill()
         assert (await sandbox.ended()).ending == "killed"
 
@@ -407,7 +409,7 @@ async def test_losing_a_sandbox_is_a_failure_and_not_an_ending(place: Place) -> 
     async with place.backend.lease(LIMITS) as sandbox:
         source = "print('begun', flush=True)\nwhile True: pass"
         job = message("python", mode="script", source=source, files={})
-        sandbox.begin(Job(job, LIMITS))
+        sandbox.begin(GuestMessage(job, LIMITS))
         await asyncio.to_thread(place.lose, sandbox)
         with pytest.raises(SandboxLost):
             await sandbox.ended()

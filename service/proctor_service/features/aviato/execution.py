@@ -22,8 +22,7 @@ import cwsandbox
 from proctor_service.errors import Failure, SandboxLost, SandboxUnavailable
 from proctor_service.features.aviato.failures import failure_of
 from proctor_service.sandbox.interface import Ended, Hear, Limits, Usage
-from proctor_service.sandbox.linux.channel import Lines
-from proctor_service.sandbox.linux.exit_status import Evidence, ended_by
+from proctor_service.sandbox.linux.channel import Evidence, Lines, ended_by
 
 _AT_ONCE_BYTES = 1 << 18
 _PIECE_BYTES = 48 << 10
@@ -78,7 +77,7 @@ class RemoteExecution(Lines):
         """Send the supervisor the limits, which count from this call, and the word for its report.
 
         `still`: all other processes of the program's user stop until the program has ended.
-        `takes_turns`: see `Job`.
+        `takes_turns`: see `GuestMessage`.
         """
         self._limits = limits
         self._hear = hear

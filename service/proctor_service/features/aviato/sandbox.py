@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from proctor_service.features.aviato.execution import RemoteExecution
-from proctor_service.sandbox.interface import Ended, Job
+from proctor_service.sandbox.interface import Ended, GuestMessage
 
 _KILL_SECONDS = 5.0
 
@@ -19,16 +19,16 @@ class AviatoSandbox:
         self._flood_bytes = flood_bytes
         self._loop = asyncio.get_running_loop()
 
-    def begin(self, job: Job) -> None:
+    def begin(self, message: GuestMessage) -> None:
         """See `Sandbox.begin`."""
-        self._execution.on_line = job.on_line
+        self._execution.on_line = message.on_line
         self._execution.begin(
-            job.limits,
+            message.limits,
             self._flood_bytes,
-            job.keep_stdout_bytes,
-            takes_turns=job.takes_turns,
+            message.keep_stdout_bytes,
+            takes_turns=message.takes_turns,
         )
-        self.send(job.message)
+        self.send(message.line)
 
     def send(self, line: bytes) -> None:
         """See `Sandbox.send`."""

@@ -39,6 +39,7 @@ from proctor_service.evaluate import Evaluate
 from proctor_service.features.compat.program_runner import Asker, Program, Ran, Runner
 from proctor_service.http.body import name_any_request, parse_body, read_body
 from proctor_service.http.json import encode
+from proctor_service.http.openapi import Answers, body_of, problems
 from proctor_service.http.responses import (
     CLIENT_GONE,
     RequestTask,
@@ -50,7 +51,6 @@ from proctor_service.http.responses import (
 from proctor_service.http.task_store import TaskStore
 from proctor_service.judge.submission import Judgement
 from proctor_service.outcomes import Item
-from proctor_service.rewards.examples import Answers, body_of, problems
 from proctor_service.rewards.machine import Machine
 from proctor_service.rewards.routes import Translation
 from proctor_service.scheduling.queue import AT_ONCE, FairQueue, stopping

@@ -11,7 +11,7 @@ from fastapi import APIRouter
 from proctor_client.wire import DefaultLimits, Environment, EnvironmentList
 from proctor_service.errors import StartError
 from proctor_service.features.environments.loading import default_environment
-from proctor_service.rewards.examples import answers
+from proctor_service.http.openapi import answers
 from proctor_service.rewards.machine import Machine
 from proctor_service.sandbox.environments import BuiltEnvironment
 from proctor_service.settings.environments import DEFAULT

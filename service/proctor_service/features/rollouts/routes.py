@@ -34,6 +34,7 @@ from proctor_service.features.rollouts.policy import Connect
 from proctor_service.features.rollouts.prompts import system_prompt
 from proctor_service.http.body import parse_body, read_body
 from proctor_service.http.json import encode, joined, member, without_surrogates
+from proctor_service.http.openapi import answers, body_of
 from proctor_service.http.responses import (
     NDJSON,
     AnswerFormat,
@@ -45,7 +46,6 @@ from proctor_service.http.responses import (
 from proctor_service.judge.extract import Around
 from proctor_service.judge.submission import test_count
 from proctor_service.outcomes import JsonObject, Trajectory, TrajectoryPlan, TrajectoryTask
-from proctor_service.rewards.examples import rollout_docs
 from proctor_service.rewards.machine import (
     Machine,
     check_files,
@@ -311,11 +311,21 @@ def _log_end(plan: TrajectoryPlan, trajectory: Trajectory, line: Line) -> None:
     )
 
 
+def _docs() -> dict[str, Any]:
+    """Return the OpenAPI documentation of POST /rollout."""
+    found = answers(RolloutResponse, 401, 413, 422, 429, 500, 503)
+    found[200]["content"][NDJSON] = {
+        "schema": {"type": "string"},
+        "example": "a trajectory a line, as they end, and last a line with the summary",
+    }
+    return {"responses": found, "openapi_extra": body_of(RolloutRequest)}
+
+
 def rollout_routes(handler: RolloutHandler, max_body_mb: int) -> APIRouter:
     """Return the route POST /rollout."""
     routes = APIRouter()
 
-    @routes.post("/rollout", response_model=RolloutResponse, **rollout_docs())
+    @routes.post("/rollout", response_model=RolloutResponse, **_docs())
     async def rollout(request: Request) -> Response:
         """Play trajectories of a policy, and return their rewards."""
         body = await read_body(request, max_body_mb)

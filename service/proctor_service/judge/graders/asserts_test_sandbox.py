@@ -37,7 +37,7 @@ from proctor_service.judge.run import (
     understand,
 )
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.sandbox.interface import Ended, Job, Sandbox, Sandboxes
+from proctor_service.sandbox.interface import Ended, GuestMessage, Sandbox, Sandboxes
 
 log = logging.getLogger(__name__)
 
@@ -92,8 +92,8 @@ async def judge(
         serve = python_message(
             submission, "serve", setup=analysis.setup[0], records=sorted(analysis.records)
         )
-        job = Job(serve, submission.limits, takes_turns=True)
-        begin(submission_sandbox, job, submission.state)
+        message = GuestMessage(serve, submission.limits, takes_turns=True)
+        begin(submission_sandbox, message, submission.state)
         lines = await opening(submission_sandbox)
         heard = understand(lines[1:])
         if not heard.loaded:
@@ -105,9 +105,11 @@ async def judge(
             judgement = conclude(finished, heard, [])
             return replace(judgement, total=len(grader.tests))
         async with backend.lease(submission.limits, environment) as test_sandbox:
-            tests_job = Job(_message(analysis, grader), submission.limits, takes_turns=True)
+            tests_message = GuestMessage(
+                _message(analysis, grader), submission.limits, takes_turns=True
+            )
             submission_sandbox.begin_test()
-            reports = await _converse(submission_sandbox, test_sandbox, tests_job)
+            reports = await _converse(submission_sandbox, test_sandbox, tests_message)
             tests_ended = await test_sandbox.ended()
         submission_sandbox.kill()
         finished = Run((), await submission_sandbox.ended(), submission_sandbox.id)
@@ -128,13 +130,13 @@ def _message(analysis: Analysis, grader: AssertsGrader) -> bytes:
     )
 
 
-async def _converse(submission: Sandbox, tests: Sandbox, job: Job) -> _Reports:
+async def _converse(submission: Sandbox, tests: Sandbox, message: GuestMessage) -> _Reports:
     """Relay lines until the tests are done or the test sandbox ends.
 
     With each report of a test, both sandboxes begin another test.
     """
     reports = _Reports()
-    tests.begin(job)
+    tests.begin(message)
 
     async def relay_answers() -> None:
         while (line := await submission.receive()) is not None:

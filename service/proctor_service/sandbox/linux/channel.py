@@ -1,10 +1,22 @@
-"""Service side of the connection to a sandbox's program: lines in both directions, and its output.
+"""Service side of a sandbox's program: lines in both directions, its output, and its ending.
 
 All work happens in callbacks of the event loop, which never block. Data from a program is hostile:
 this module only bounds the data, and other modules parse the lines. A `Poller` watches all descriptors
 of programs behind a single descriptor of the event loop: libuv checks, adds and removes each with six
 calls of epoll_ctl(2), and a sandbox has three descriptors for some milliseconds. A second epoll(7)
 instance needs two calls for each.
+
+Pure functions classify the ending of a program. A SIGKILL is ambiguous: the sender may be the service
+(a limit, or a result no longer needed), the kernel (out of memory), the program itself, or another
+process outside. The service's own reason is checked first, then the kernel's counters, then the status
+alone. The order is the same under load and on an idle machine, so the verdict does not depend on timing.
+
+The first process of a PID namespace cannot be killed from inside: the kernel ignores a SIGKILL from
+the same namespace, and `seccomp.py` makes a CPU time rlimit ineffective. An unexplained SIGKILL of
+this process came from outside and is no evidence against the submission. The same holds for an
+out-of-memory kill below the sandbox's own limit. Where the sandbox has no memory cgroup, any such
+kill around it, in the service's cgroup or on the machine, may have been one of the sandbox's: a
+program that failed meanwhile is judged again.
 """
 
 from __future__ import annotations
@@ -13,11 +25,14 @@ import asyncio
 import contextlib
 import os
 import select
+import signal
 import socket
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
+from proctor_service.sandbox.interface import Ended, Ending, Usage
 from proctor_service.sandbox.linux.time_limits import TurnClock
 
 _CHUNK = 1 << 16
@@ -133,11 +148,15 @@ class Lines:
 
 
 class Channel(Lines, ABC):
-    """Line channel over a socket. `greeting`: the program's first byte, before its first line."""
+    """Line channel over a socket. The owner adds `read` to the poller.
+
+    `greeting`: the program's first byte, before its first line.
+    """
 
     def __init__(self, descriptor: int, greeting: bytes, poller: Poller) -> None:
         super().__init__()
         self.poller = poller
+        self.descriptor = descriptor
         self.greeted = False
         self.turns: TurnClock | None = None
         self._greeting = greeting
@@ -157,31 +176,27 @@ class Channel(Lines, ABC):
 
         The channel takes ownership of `descriptors` and closes them after sending.
         """
-        given = list(descriptors)
+        owned = list(descriptors)
         if self.turns is not None:
-            self.turns.given()
+            self.turns.line_sent()
         if not self.open:
-            while given:
-                os.close(given.pop())
+            while owned:
+                os.close(owned.pop())
             return
         view = memoryview(line)
         if not self._unsent:
-            view = view[self._write(view, given) :]
+            view = view[self._write(view, owned) :]
         if view:
             if not self._unsent:
-                self._loop.add_writer(self._socket.fileno(), self._on_writable)
-            self._unsent.append((view, given))
+                self._loop.add_writer(self.descriptor, self._on_writable)
+            self._unsent.append((view, owned))
             self._unsent_bytes += len(view)
-
-    def listen(self) -> None:
-        """Read whenever data is there."""
-        self.poller.add(self._socket.fileno(), self.read)
 
     def hang_up(self) -> None:
         """Close the sending side; queued lines still arrive."""
         self._hung_up = True
         if self.turns is not None:
-            self.turns.left_alone()
+            self.turns.input_ended()
         if self.open and not self._unsent:
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_WR)
@@ -200,7 +215,7 @@ class Channel(Lines, ABC):
             self.greeted = data.startswith(self._greeting)
             data = data[len(self._greeting) :] if self.greeted else data
         if data and self.turns is not None:
-            self.turns.heard(data, behind=bool(self._unsent))
+            self.turns.data_received(data, behind=bool(self._unsent))
         if data and not self._split(data):
             self.on_flood()
             self._end()
@@ -216,40 +231,42 @@ class Channel(Lines, ABC):
 
     def _on_writable(self) -> None:
         while self._unsent:
-            view, given = self._unsent[0]
-            count = self._write(view, given)
+            view, descriptors = self._unsent[0]
+            count = self._write(view, descriptors)
             self.late_transfers += 1
             self._unsent_bytes -= count
             self._wake()
             if count < len(view):
-                self._unsent[0] = view[count:], given
+                self._unsent[0] = view[count:], descriptors
                 return
             self._unsent.popleft()
-        self._loop.remove_writer(self._socket.fileno())
+        self._loop.remove_writer(self.descriptor)
         if self._hung_up:
             self.hang_up()
 
-    def _write(self, view: memoryview, given: list[int]) -> int:
-        """Return the number of bytes sent; `given` goes with the first byte and is then emptied."""
+    def _write(self, view: memoryview, descriptors: list[int]) -> int:
+        """Return the number of bytes sent; `descriptors` goes with the first byte and is then emptied."""
         try:
             sent = (
-                socket.send_fds(self._socket, [view], given) if given else self._socket.send(view)
+                socket.send_fds(self._socket, [view], descriptors)
+                if descriptors
+                else self._socket.send(view)
             )
         except BlockingIOError:
             return 0
         except OSError:
             sent = len(view)  # the program closed its end; the ending will show the reason
-        while given:
-            os.close(given.pop())
+        while descriptors:
+            os.close(descriptors.pop())
         return sent
 
     def _end(self) -> None:
         """Stop reading and sending; received lines stay readable."""
         if self.open:
             self._close_lines()
-            self.poller.remove(self._socket.fileno())
+            self.poller.remove(self.descriptor)
             if self._unsent:
-                self._loop.remove_writer(self._socket.fileno())
+                self._loop.remove_writer(self.descriptor)
             while self._unsent:
                 for descriptor in self._unsent.popleft()[1]:
                     os.close(descriptor)
@@ -258,11 +275,11 @@ class Channel(Lines, ABC):
 class Stream:
     """Output stream of a program: stores the first `room` bytes, and counts and drops the rest.
 
-    `on_data` is called after each chunk, with the stored part.
+    `on_data` is called after each chunk, with the stored part. The owner adds `read` to the poller.
     """
 
     def __init__(self, descriptor: int, on_data: Callable[[bytes], None], poller: Poller) -> None:
-        self._descriptor = descriptor
+        self.descriptor = descriptor
         self.stored = bytearray()
         self.room = 0
         self.total = 0
@@ -272,14 +289,10 @@ class Stream:
         self._poller = poller
         os.set_blocking(descriptor, False)
 
-    def listen(self) -> None:
-        """Read whenever data is there."""
-        self._poller.add(self._descriptor, self.read)
-
     def read(self) -> bool:
         """Read a chunk; True if more may be readable at once."""
         try:
-            data = os.read(self._descriptor, _CHUNK)
+            data = os.read(self.descriptor, _CHUNK)
         except BlockingIOError:
             return False
         except OSError:
@@ -299,11 +312,96 @@ class Stream:
         """Close the descriptor; idempotent."""
         if self.open:
             self.open = False
-            self._poller.remove(self._descriptor)
-            os.close(self._descriptor)
+            self._poller.remove(self.descriptor)
+            os.close(self.descriptor)
             # Its owner is freed by reference counts: the collector would stop everything for it.
             self._on_data = _ignore
 
 
 def _ignore(_: bytes) -> None:
     """Take the output of a closed stream: there is none."""
+
+
+# ---------------------------------------------------------------- ending
+
+SHORT_OF_MEMORY = "its surroundings ran out of memory before it reached its own limit"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Facts known once all processes of a sandbox are gone.
+
+    `status`: as from wait(2). `stopped_for`: the service's reason for stopping the sandbox, or
+    None. `out_of_memory_kills`: total over all processes of the sandbox. `cpu_exceeded`: their CPU
+    time is above a limit.
+    `at_memory_limit`: the sandbox reached its own memory limit. `is_first_process`: `status`
+    belongs to the first process of the sandbox's own PID namespace. `kills_around`: number of
+    processes killed for memory around it meanwhile, where no cgroup of its own counts.
+    """
+
+    status: int
+    stopped_for: Ending | None
+    out_of_memory_kills: int
+    cpu_exceeded: bool
+    at_memory_limit: bool = True
+    is_first_process: bool = False
+    kills_around: int = 0
+
+
+def outside_cause(evidence: Evidence) -> str | None:
+    """Return the outside cause of the ending; None if caused by the program or the service."""
+    if evidence.stopped_for in ("output_limit", "memory_limit"):
+        return None
+    if evidence.out_of_memory_kills and not evidence.at_memory_limit:
+        return SHORT_OF_MEMORY
+    status = evidence.status
+    # A program may also wait for ever for a child that was killed.
+    may_be_the_reason = evidence.stopped_for in (None, "wall_limit") and status != 0
+    if evidence.kills_around and may_be_the_reason:
+        return SHORT_OF_MEMORY
+    was_killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+    explained = (
+        evidence.stopped_for is not None
+        or evidence.out_of_memory_kills > 0
+        or evidence.cpu_exceeded
+    )
+    if was_killed and evidence.is_first_process and not explained:
+        return "it was killed from outside"
+    return None
+
+
+def ended_by(
+    evidence: Evidence,
+    *,
+    stdout: bytes,
+    stderr: bytes,
+    truncated: bool,
+    usage: Usage,
+) -> Ended:
+    """Return the ending of a program by this evidence, with its output."""
+    code = os.WEXITSTATUS(evidence.status) if os.WIFEXITED(evidence.status) else None
+    number = os.WTERMSIG(evidence.status) if os.WIFSIGNALED(evidence.status) else None
+    ending: Ending = "exited" if number is None else "signalled"
+    if evidence.stopped_for in ("output_limit", "memory_limit"):
+        ending = evidence.stopped_for
+    elif evidence.out_of_memory_kills:
+        ending = "memory_limit"
+    elif evidence.cpu_exceeded or number == signal.SIGXCPU:
+        ending = "cpu_limit"
+    elif evidence.stopped_for is not None and not (
+        evidence.stopped_for == "killed" and number != signal.SIGKILL
+    ):
+        ending = evidence.stopped_for
+        code = None  # a shell whose child is killed first ends with a code of that
+    # A program may survive the loss of a child, and fail by it later; its limits are its own.
+    within_limits = ending in ("exited", "signalled", "killed")
+    doubt = SHORT_OF_MEMORY if evidence.kills_around and within_limits else ""
+    return Ended(ending, code, number, stdout, stderr, truncated, usage, doubt)
+
+
+OVER = {
+    "memory_limit": "the sandbox used up its memory and ended",
+    "output_limit": "the sandbox ended: too much output",
+    "killed": "the sandbox was stopped",
+}
+"""Error messages for calls to an ended sandbox, by ending."""

@@ -32,12 +32,18 @@ Greater than 1, because an honest program on a busy machine has unattributed tim
 class TimeLimits:
     """Compares a program's times with its limits; all in seconds.
 
-    `cpu` and `wall` (idle time) of one test, `all_cpu` and `all_wall` of all tests together.
+    `cpu` and `wall` (idle time) of one test; `all_cpu` and `all_wall` of all tests together, or None
+    for the default.
     """
 
-    def __init__(self, cpu: float, wall: float, all_cpu: float, all_wall: float) -> None:
+    def __init__(
+        self, cpu: float, wall: float, all_cpu: float | None, all_wall: float | None
+    ) -> None:
         self._one = cpu, wall
-        self._all = all_cpu, all_wall
+        self._all = (
+            TESTS * cpu if all_cpu is None else all_cpu,
+            TESTS * wall if all_wall is None else all_wall,
+        )
         self._before = (0.0, 0.0, 0.0)  # used by earlier tests
         self._begins = False
 
@@ -83,7 +89,7 @@ class TurnClock:
         self._alone = False
         self._begun = b""  # first byte of the unfinished line
 
-    def heard(self, data: bytes, *, behind: bool) -> None:
+    def data_received(self, data: bytes, *, behind: bool) -> None:
         """Record data from the program; `behind`: the program has unread input."""
         stays = behind or self._alone
         *whole, rest = data.split(b"\n")
@@ -94,15 +100,15 @@ class TurnClock:
             self._begun = b""
         self._begun = self._begun or rest[:1]
 
-    def given(self) -> None:
+    def line_sent(self) -> None:
         """Record a line sent to the program."""
         if self._since is not None:
             self._rested_seconds += time.monotonic() - self._since
         self._since = None
 
-    def left_alone(self) -> None:
+    def input_ended(self) -> None:
         """Record the end of input: from now on the program waits for no peer."""
-        self.given()
+        self.line_sent()
         self._alone = True
 
     def rested_seconds(self) -> float:

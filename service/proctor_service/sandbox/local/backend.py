@@ -20,7 +20,7 @@ from dataclasses import replace
 
 from proctor_service.errors import SandboxLost, SandboxUnavailable, StartError
 from proctor_service.sandbox.environments import Starts, WatchedFolders, watched
-from proctor_service.sandbox.interface import Limits, Sandbox, StatefulSandbox, Traits
+from proctor_service.sandbox.interface import Limits, Sandbox, StatefulSandbox
 from proctor_service.sandbox.linux.channel import Poller
 from proctor_service.sandbox.local.bundle import Launch
 from proctor_service.sandbox.local.cgroups import Group, Groups
@@ -43,9 +43,13 @@ _SESSION_PROCESSES = 1  # the session process counts, too
 
 
 class LocalBackend:
-    """Implements `sandbox.interface.Backend`."""
+    """Implements `sandbox.interface.Backend`.
+
+    `traits`: properties of this machine, and its missing protections.
+    """
 
     def __init__(self, plan: LocalPlan) -> None:
+        self.traits = plan.traits
         self._plan = plan
         self._groups: Groups | None = None
         self._monitor = Monitor()
@@ -62,11 +66,6 @@ class LocalBackend:
         self._on_asleep: Callable[[int, int], None] | None = None
         self._reported_asleep = 0
         self._has_room = False  # there is memory for long runners beside the slots
-
-    @property
-    def traits(self) -> Traits:
-        """Properties of this machine, and its missing protections."""
-        return self._plan.traits
 
     async def start(self) -> None:
         """Start the pool. Raises StartError when no sandbox becomes ready."""

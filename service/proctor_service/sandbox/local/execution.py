@@ -9,8 +9,7 @@ import time
 from functools import partial
 
 from proctor_service.sandbox.interface import Ended, Ending, Hear, Limits, StreamName, Usage
-from proctor_service.sandbox.linux.channel import Poller, Stream
-from proctor_service.sandbox.linux.exit_status import Evidence, ended_by
+from proctor_service.sandbox.linux.channel import Evidence, Poller, Stream, ended_by
 from proctor_service.sandbox.linux.time_limits import UNSEEN_TIMES
 from proctor_service.sandbox.local.idle import Measurement
 
@@ -83,7 +82,7 @@ class CommandExecution:
         self.err = Stream(pipes.stderr, partial(self._on_output, "stderr"), poller)
         self.out.room = self.err.room = limits.output_kb << 10
         for stream in (self.out, self.err):
-            stream.listen()
+            poller.add(stream.descriptor, stream.read)
         self._stdin = pipes.stdin
         self._unfed = memoryview(stdin)
         self._late_feeds = 0

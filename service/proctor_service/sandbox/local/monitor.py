@@ -210,14 +210,6 @@ def _read(
     return _Reading(list(processes), sample)
 
 
-def _active_seconds(thread: int) -> float | None:
-    """Return seconds in which a thread ran or waited for a core; None while unreadable."""
-    try:
-        return procfs.scheduled_seconds(thread)
-    except procfs.Unread:
-        return None
-
-
 def _times(process: int, thread: int) -> ThreadTimes:
     """Return a thread's times.
 
@@ -238,6 +230,7 @@ class Monitor:
         self._seen: dict[Monitored, Seen] = {}
         self._running: dict[Monitored, Sample] = {}  # with the totals at the start
         self._absence = Absence()
+        self._own_times: int | None = None  # schedstat of the event loop's thread, held open
         self._looks = 0
 
     def add(self, sandbox: Monitored) -> None:
@@ -281,6 +274,9 @@ class Monitor:
         """Stop the reads in progress."""
         await self.reads.close()
         self._throttling.close()
+        if self._own_times is not None:
+            os.close(self._own_times)
+            self._own_times = None
 
     async def cpu_total(self, pid: int) -> float:
         """Return CPU seconds of a process, its descendants, and all their reaped children.
@@ -292,18 +288,33 @@ class Monitor:
             return procfs.cpu_seconds(list(processes))
         return await self.reads.run(lambda: procfs.cpu_seconds(procfs.tree(pid)))
 
+    def _note_presence(self) -> None:
+        """Note the time of the event loop's thread: it ran, or waited for a core."""
+        active_seconds: float | None = 0.0
+        try:
+            if self._own_times is None:
+                path = f"/proc/self/task/{threading.get_native_id()}/schedstat"
+                self._own_times = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            ran, waited, *_ = os.pread(self._own_times, _MOST_BYTES, 0).split()
+            active_seconds = (int(ran) + int(waited)) / 1e9
+        except (FileNotFoundError, ValueError):
+            pass  # this kernel counts no such times
+        except OSError:
+            active_seconds = None  # the machine has no descriptor left
+        self._absence.note_presence(active_seconds)
+
     async def measure(self) -> None:
         """Sample every sandbox older than `_MOMENT_SECONDS` once."""
         pace = Pace()
         service = threading.get_native_id()
         self._looks += 1
-        self._absence.note_presence(_active_seconds(service))
+        self._note_presence()
         for sandbox in list(self._running):
-            if await pace.rest():
-                self._absence.note_presence(_active_seconds(service))
-            if sandbox not in self._running or sandbox.is_idle:
-                continue
             if time.monotonic() - sandbox.started_at < _MOMENT_SECONDS:
+                continue
+            if await pace.rest():
+                self._note_presence()
+            if sandbox not in self._running or sandbox.is_idle:
                 continue
             pid = sandbox.host_pid()
             if pid is None:
@@ -332,7 +343,7 @@ class Monitor:
 
     def _report_late(self, sandbox: Monitored, seen: Seen, reading: _Reading | None) -> None:
         """Report a thread's reading, unless the service was stopped since the reading began."""
-        self._absence.note_presence(_active_seconds(threading.get_native_id()))
+        self._note_presence()
         if reading is not None and reading.sample.away_seconds == self._absence.seconds:
             self._report(sandbox, seen, reading)
 

@@ -104,12 +104,6 @@ class Slot:
         self._send(b"fork %d\n" % self.disk_mb)
         return self.sandbox
 
-    def give_back(self, sandbox: LocalSandbox) -> None:
-        """Kill a leased sandbox, unless the sandbox has already ended."""
-        if self.sandbox is sandbox:
-            self.state = "recycling"
-            sandbox.kill()
-
     def refit(self, disk_mb: int) -> None:
         """Replace the waiting sandbox by a sandbox with another disk size."""
         self.disk_mb = disk_mb
@@ -236,7 +230,8 @@ class SlotPool:
     """Slots with the same launch.
 
     `warm_slots`: slots beside those of stateful sandboxes that the pool keeps. `new_place`: returns
-    the place of another slot, or None while all are in use; raises OSError.
+    the place of another slot, or None while all are in use; raises OSError. `slots`: in all states but
+    dead.
     """
 
     def __init__(
@@ -255,7 +250,7 @@ class SlotPool:
         self._poller = poller
         self._spawner = Spawner(launch)
         self._starter: asyncio.Task[None] | None = None
-        self._slots: list[Slot] = []
+        self.slots: list[Slot] = []
         self._ready: deque[Slot] = deque()
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._refitting: dict[Slot, asyncio.Future[None]] = {}
@@ -267,11 +262,6 @@ class SlotPool:
         self._surplus_since = time.monotonic()
         self._last_ready_at = time.monotonic()
         self._ended: set[asyncio.Task[None]] = set()
-
-    @property
-    def slots(self) -> list[Slot]:
-        """Slots in all states but dead."""
-        return self._slots
 
     @property
     def zygote(self) -> int:
@@ -290,14 +280,14 @@ class SlotPool:
             if self._failed_starts or time.monotonic() > deadline:
                 await self.close()
                 raise StartError(f"no sandbox came up: {self._last_error or 'it took too long'}")
-            for _ in range(self._warm_slots - len(self._slots)):
+            for _ in range(self._warm_slots - len(self.slots)):
                 self._add_slot()
             await self._change(0.5)
 
     async def close(self) -> None:
         """Close every slot and wait until its processes are gone."""
         self._closing = True
-        for slot in list(self._slots):
+        for slot in list(self.slots):
             slot.close()
         while self._ended:
             await asyncio.wait(self._ended)
@@ -307,12 +297,12 @@ class SlotPool:
 
     def census(self) -> Counter[str]:
         """Return the number of slots by state."""
-        return Counter(slot.state for slot in self._slots)
+        return Counter(slot.state for slot in self.slots)
 
     def hold(self, slot: Slot) -> None:
         """Note that a stateful sandbox has this slot; another takes its place."""
         self._stateful.add(slot)
-        if len(self._slots) - len(self._stateful) < self._warm_slots:
+        if len(self.slots) - len(self._stateful) < self._warm_slots:
             self._add_slot()  # keeps the number of slots for evaluations
 
     def release(self, slot: Slot) -> None:
@@ -348,7 +338,9 @@ class SlotPool:
             try:
                 yield slot, sandbox
             finally:
-                slot.give_back(sandbox)
+                if slot.sandbox is sandbox:  # it has not ended yet
+                    slot.state = "recycling"
+                    sandbox.kill()
         finally:
             self._users -= 1
             self.last_used_at = time.monotonic()
@@ -358,17 +350,21 @@ class SlotPool:
         return not self._users and time.monotonic() - self.last_used_at >= seconds
 
     async def _take(self, limits: Limits) -> Slot:
-        """Wait for a slot as long as slots become ready: many callers on a slow machine take long.
+        """Take a ready slot out of the pool, preferably with the right disk size.
 
-        Raises NoSandboxInTime if none became ready for 60 s.
+        The slot that became ready last comes first: the processor's caches still hold its pages.
+        Waits as long as slots become ready, since many callers on a slow machine take long. Raises
+        NoSandboxInTime if none became ready for 60 s.
         """
-        begun = time.monotonic()
+        begun, disk_mb = time.monotonic(), limits.disk_mb
         while True:
-            slot = self._pick(limits.disk_mb)
-            if slot is not None and (
-                slot.disk_mb == limits.disk_mb or await self._fit(slot, limits.disk_mb)
-            ):
-                return slot
+            ready = [slot for slot in self._ready if slot.state == "ready"]
+            self._ready = deque(ready)
+            if ready:
+                slot = ([each for each in ready if each.disk_mb == disk_mb] or ready)[-1]
+                self._ready.remove(slot)
+                if slot.disk_mb == disk_mb or await self._fit(slot, disk_mb):
+                    return slot
             if self._closing:
                 raise SandboxUnavailable("the service is stopping")
             if self._gives_up():
@@ -377,20 +373,6 @@ class SlotPool:
                 raise NoSandboxInTime("no sandbox became ready in time")
             self._grow()
             await self._change(1.0)
-
-    def _pick(self, disk_mb: int) -> Slot | None:
-        """Take a ready slot out of the pool, preferably with the right disk size.
-
-        The slot that became ready last comes first: the processor's caches still hold its pages.
-        """
-        ready = [slot for slot in self._ready if slot.state == "ready"]
-        fitting = [slot for slot in ready if slot.disk_mb == disk_mb]
-        self._ready = deque(ready)
-        if not ready:
-            return None
-        slot = (fitting or ready)[-1]
-        self._ready.remove(slot)
-        return slot
 
     async def _fit(self, slot: Slot, disk_mb: int) -> bool:
         """Give a slot's sandbox this disk size; False if the slot died meanwhile.
@@ -412,7 +394,7 @@ class SlotPool:
 
     def _grow(self) -> None:
         """Add a slot unless enough are coming up for all waiting callers."""
-        coming = sum(slot.state in ("starting", "recycling") for slot in self._slots)
+        coming = sum(slot.state in ("starting", "recycling") for slot in self.slots)
         if coming <= len(self._waiters):
             self._add_slot()
 
@@ -436,7 +418,7 @@ class SlotPool:
             self._last_error = str(error)
             place.group.close()
             return
-        self._slots.append(slot)
+        self.slots.append(slot)
 
     def _start_spawning(self) -> None:
         if self._starter is None or self._starter.done():
@@ -486,12 +468,12 @@ class SlotPool:
                 most -= 1
 
     def _remove_dead(self, slot: Slot) -> None:
-        self._slots.remove(slot)
+        self.slots.remove(slot)
         if not (self._closing or slot.closed):
             if not slot.has_served:
                 self._note_failed_spawn(slot.error)
             _log.warning("a forkserver died and is replaced", extra={"why": slot.error})
-            unkept = len(self._slots) - len(self._stateful)
+            unkept = len(self.slots) - len(self._stateful)
             if self._failed_starts < _MOST_FAILED_STARTS and unkept < self._warm_slots:
                 self._add_slot()
         ending = asyncio.get_running_loop().create_task(asyncio.to_thread(slot.wait_closed))

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import signal
 import struct
 import time
 
 from proctor_service.errors import SandboxLost
-from proctor_service.sandbox.interface import Ended, Ending, Job, Limits, Usage
+from proctor_service.sandbox.interface import Ended, Ending, GuestMessage, Limits, Usage
 from proctor_service.sandbox.linux import procfs
-from proctor_service.sandbox.linux.channel import Channel, Poller, Stream
-from proctor_service.sandbox.linux.exit_status import Evidence, ended_by, outside_cause
+from proctor_service.sandbox.linux.channel import (
+    Channel,
+    Evidence,
+    Poller,
+    Stream,
+    ended_by,
+    outside_cause,
+)
 from proctor_service.sandbox.linux.time_limits import TimeLimits, TurnClock
 from proctor_service.sandbox.local.bundle import Launch
 from proctor_service.sandbox.local.cgroups import AWAKE, Group
@@ -44,7 +51,7 @@ class LocalSandbox(Channel):
         self.launch = launch
         # Limit on open descriptors per process.
         counted = launch.memory_is_counted
-        self.descriptors = _DESCRIPTORS if counted else _DESCRIPTORS_UNCOUNTED
+        self.descriptor_limit = _DESCRIPTORS if counted else _DESCRIPTORS_UNCOUNTED
         self._host_pid: int | None = None
         on_output = self._on_output
         self._streams = (Stream(out, on_output, poller), Stream(err, on_output, poller))
@@ -60,27 +67,35 @@ class LocalSandbox(Channel):
 
     # ------------------------------------------------------------ called by the judge
 
-    def begin(self, job: Job, descriptors: int = 0) -> None:
-        """Start the program; see `Sandbox.begin`. `descriptors`: limit on open descriptors."""
-        limits = self._limits = job.limits
-        self._time = TimeLimits(
-            limits.cpu_seconds,
-            limits.wall_seconds,
-            limits.all_cpu_seconds,
-            limits.all_wall_seconds,
+    def begin(self, message: GuestMessage, descriptors: int = 0, *, is_timed: bool = True) -> None:
+        """Start the program; see `Sandbox.begin`. `descriptors`: limit on open descriptors.
+
+        `is_timed`: False for a program without limits of time.
+        """
+        limits = self._limits = message.limits
+        rlimits = self._rlimits(limits, descriptors or self.descriptor_limit)
+        self._kills_before = self.kills_around()
+        turns = TurnClock() if message.takes_turns else None
+        self._time = (
+            TimeLimits(
+                limits.cpu_seconds,
+                limits.wall_seconds,
+                limits.total_cpu_seconds,
+                limits.total_wall_seconds,
+            )
+            if is_timed
+            else TimeLimits(math.inf, math.inf, None, None)
         )
         self.group.begin()
-        self._kills_before = self.kills_around()
         out, err = self._streams
-        out.room = max(limits.output_kb << 10, job.keep_stdout_bytes)
+        out.room = max(limits.output_kb << 10, message.keep_stdout_bytes)
         err.room = limits.output_kb << 10
         self.started_at = time.monotonic()
-        self.turns = TurnClock() if job.takes_turns else None
-        self.on_line = job.on_line
-        self.listen()
-        for stream in self._streams:
-            stream.listen()
-        self.send(self._rlimits(limits, descriptors or self.descriptors) + job.message)
+        self.on_line = message.on_line
+        for each in (self, out, err):
+            self.poller.add(each.descriptor, each.read)
+        self.send(rlimits + message.line)
+        self.turns = turns  # begin with the next line: the program has the first turn anyway
 
     def _rlimits(self, limits: Limits, descriptors: int) -> bytes:
         """Return the rlimits for the sandbox to set, besides or instead of the cgroup's limits."""
@@ -196,6 +211,7 @@ class LocalSandbox(Channel):
         if self._time is None:
             self._ended.set_result(Ended("killed", None, None, b"", b"", False, Usage()))
             return
+        kills_around = self.kills_since(self._kills_before)
         kills = self.group.out_of_memory_kills()
         cpu = max(cpu_seconds, self._seen_cpu_seconds, self.group.cpu_seconds() or 0.0)
         evidence = Evidence(
@@ -205,7 +221,7 @@ class LocalSandbox(Channel):
             self._time.is_over(cpu),
             at_memory_limit=kills > 0 and self.group.at_memory_limit(),
             is_first_process=self.launch.contained,
-            kills_around=self.kills_since(self._kills_before),
+            kills_around=kills_around,
         )
         why = outside_cause(evidence)
         if not self.greeted and self._stopped_for != "killed":

@@ -23,9 +23,9 @@ from functools import partial
 from proctor_service.errors import SandboxEnded, SandboxLost, SandboxUnavailable
 from proctor_service.guest.session.file_operations import MISSING, OF_THE_MACHINE, REFUSED
 from proctor_service.sandbox.file_operations import FileOperations, limits_of_operation
-from proctor_service.sandbox.interface import Command, Ended, Ending, Hear, Job, Limits
+from proctor_service.sandbox.interface import Command, Ended, Ending, GuestMessage, Hear, Limits
 from proctor_service.sandbox.linux import procfs
-from proctor_service.sandbox.linux.exit_status import OVER, SHORT_OF_MEMORY, Evidence, outside_cause
+from proctor_service.sandbox.linux.channel import OVER, SHORT_OF_MEMORY, Evidence, outside_cause
 from proctor_service.sandbox.linux.time_limits import UNSEEN_TIMES
 from proctor_service.sandbox.local.cgroups import AWAKE, RESTING
 from proctor_service.sandbox.local.execution import CommandExecution, Pipes
@@ -76,9 +76,9 @@ class LocalStatefulSandbox(FileOperations):
 
     async def open(self) -> None:
         """Start the session process. Raises SandboxLost on failure."""
-        untimed = self._limits.with_time(_UNTIMED_SECONDS)
-        job = {"kind": "session", "descriptors": self._sandbox.descriptors}
-        self._sandbox.begin(Job(json.dumps(job).encode() + b"\n", untimed), _DESCRIPTORS)
+        job = {"kind": "session", "descriptors": self._sandbox.descriptor_limit}
+        message = GuestMessage(json.dumps(job).encode() + b"\n", self._limits)
+        self._sandbox.begin(message, _DESCRIPTORS, is_timed=False)  # its commands have limits
         first_line = await self._sandbox.receive()
         if first_line != b'["ready"]':
             text = (first_line or b"")[:8000].decode("ascii", "replace")
@@ -330,8 +330,11 @@ class LocalStatefulSandbox(FileOperations):
 
     def check_memory(self) -> None:
         """Check the memory of background processes between commands, if no cgroup counts."""
-        pid, limit = self._sandbox.host_pid(), self.memory_limit
-        if limit is None or self._running or self._is_alone or pid is None:
+        limit = self.memory_limit
+        if limit is None or self._running or self._is_alone:
+            return
+        pid = self._sandbox.host_pid()
+        if pid is None:
             return
         read = partial(left_running, pid, limit)
         self._monitor.reads.start(

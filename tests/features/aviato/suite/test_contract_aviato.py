@@ -23,7 +23,7 @@ from core.contract.stateful_questions import Question as StatefulQuestion
 from proctor_service.composition import doctor, make_backend
 from proctor_service.errors import FileRefused, SandboxEnded, SandboxLost, StartError
 from proctor_service.judge.run import message
-from proctor_service.sandbox.interface import Command, Job
+from proctor_service.sandbox.interface import Command, GuestMessage
 from proctor_service.sandbox.linux import seccomp
 
 
@@ -194,7 +194,9 @@ def test_one_that_was_lost_or_killed_is_not_used_again(gateway: StandIn) -> None
     async def question(place: Place) -> None:
         async with place.backend.lease(LIMITS) as sandbox:
             lost = sandbox.id
-            sandbox.begin(Job(script("print('begun', flush=True)\nwhile True: pass"), LIMITS))
+            sandbox.begin(
+                GuestMessage(script("print('begun', flush=True)\nwhile True: pass"), LIMITS)
+            )
             await asyncio.to_thread(gateway.order, "cut", 1)
             with pytest.raises(SandboxLost):
                 await sandbox.ended()
@@ -326,7 +328,7 @@ def test_a_lease_that_is_given_up_leaves_no_sandbox(gateway: StandIn) -> None:
     async def question(place: Place) -> None:
         async def hold() -> None:
             async with place.backend.lease(LIMITS) as sandbox:
-                sandbox.begin(Job(script("while True: pass"), LIMITS))
+                sandbox.begin(GuestMessage(script("while True: pass"), LIMITS))
                 await sandbox.ended()
 
         holding = [asyncio.create_task(hold()) for _ in range(4)]

@@ -185,7 +185,7 @@ class _Supervisor:
         elif kind == b"h":
             self.hung_up = True
             if self.clock.turns is not None:
-                self.clock.turns.left_alone()
+                self.clock.turns.input_ended()
             self.pass_on()
         elif kind == b"t":
             self.clock.limits.begin_test()
@@ -211,7 +211,7 @@ class _Supervisor:
         """Send queued data to the program, as much as its socket accepts."""
         if data:
             if self.clock.turns is not None:
-                self.clock.turns.given()
+                self.clock.turns.line_sent()
             self.unsent.append(memoryview(data))
         try:
             while self.unsent:
@@ -248,7 +248,7 @@ class _Supervisor:
             self.poll.unregister(descriptor)
             return False
         if stream.kind == b"l" and self.clock.turns is not None:
-            self.clock.turns.heard(data, behind=bool(self.unsent))
+            self.clock.turns.data_received(data, behind=bool(self.unsent))
         stream.total += len(data)
         stored_part = data[: stream.room]
         stream.room -= len(stored_part)

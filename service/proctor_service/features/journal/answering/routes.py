@@ -24,8 +24,8 @@ from proctor_service.errors import (
 )
 from proctor_service.features.journal.answering.questions import Answer, Questions
 from proctor_service.http.body import read_body
+from proctor_service.http.openapi import ProblemText, answers
 from proctor_service.http.responses import Line, RequestTask, response_of, while_connected
-from proctor_service.rewards.examples import ProblemText, answers
 from proctor_service.rewards.routes import RewardHandler
 
 Id = Annotated[str, Path(max_length=128)]

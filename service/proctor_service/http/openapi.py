@@ -21,13 +21,10 @@ from proctor_client.wire import (
     GradeRequest,
     ProblemBody,
     RewardRequest,
-    RewardResponse,
     RolloutRequest,
-    RolloutResponse,
     SandboxRequest,
     example_of,
 )
-from proctor_service.http.responses import NDJSON
 
 BODIES: tuple[type[BaseModel], ...] = (
     RewardRequest,
@@ -95,35 +92,6 @@ def body_of(model: type[BaseModel], example: Mapping[str, Any] | None = None) ->
         "example": example or example_of(model),
     }
     return {"requestBody": {"required": True, "content": {"application/json": content}}}
-
-
-def reward_docs() -> dict[str, Any]:
-    """Return the OpenAPI documentation of POST /reward."""
-    found = answers(RewardResponse, 401, 413, 422, 429, 500, 503)
-    found[200]["content"][NDJSON] = {
-        "schema": {"type": "string"},
-        "example": "a result a line, as they finish, and last a line with the summary",
-    }
-    key = {
-        "name": "Idempotency-Key",
-        "in": "header",
-        "required": False,
-        "schema": {"type": "string", "maxLength": 255},
-        "description": "A repeated request gets the first one's answer; items whose error is "
-        "retryable are judged anew.",
-    }
-    extra = body_of(RewardRequest) | {"parameters": [key]}
-    return {"responses": found, "openapi_extra": extra}
-
-
-def rollout_docs() -> dict[str, Any]:
-    """Return the OpenAPI documentation of POST /rollout."""
-    found = answers(RolloutResponse, 401, 413, 422, 429, 500, 503)
-    found[200]["content"][NDJSON] = {
-        "schema": {"type": "string"},
-        "example": "a trajectory a line, as they end, and last a line with the summary",
-    }
-    return {"responses": found, "openapi_extra": body_of(RolloutRequest)}
 
 
 def install_openapi(app: FastAPI, bodies: tuple[type[BaseModel], ...]) -> None:
