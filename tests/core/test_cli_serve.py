@@ -244,7 +244,7 @@ def test_a_redis_that_is_away_is_told_at_the_start(caplog: pytest.LogCaptureFixt
 def test_a_service_with_a_journal_says_where_its_pages_are(
     fields: dict[str, Any], url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO", "proctor_service.http")
+    caplog.set_level("INFO", "proctor_service")
     settings = Settings(journal=SecretStr(f"sqlite:///{tmp_path / 'journal.db'}"), **fields)
     with running_service(settings) as service:
         port = service.url.rpartition(":")[2]
@@ -261,7 +261,7 @@ def test_the_address_of_a_page_is_one_for_a_browser(host: str, url: str) -> None
 
 
 def test_a_service_without_a_journal_has_no_pages(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "proctor_service.http")
+    caplog.set_level("INFO", "proctor_service")
     with running_service(Settings()):
         pass
     assert not [line for line in caplog.messages if line.startswith("console: ")]

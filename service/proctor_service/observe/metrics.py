@@ -221,14 +221,14 @@ OTHER = "other"
 class FarBackend(Protocol):
     """Backend with remote sandboxes, which start slowly and have failures of their own."""
 
-    def when_created(self, tell: Callable[[float], None]) -> None:
-        """Call `tell(seconds)` for each started sandbox."""
+    def when_created(self, callback: Callable[[float], None]) -> None:
+        """Call `callback(seconds)` for each started sandbox."""
 
-    def when_failed(self, tell: Callable[[str], None]) -> None:
-        """Call `tell(reason)` for each sandbox or command that was lost or unavailable."""
+    def when_failed(self, callback: Callable[[str], None]) -> None:
+        """Call `callback(reason)` for each sandbox or command that was lost or unavailable."""
 
-    def when_spent(self, tell: Spent) -> None:
-        """Call `tell((tenant, job), seconds, dollars)` when sandboxes end; empty: for nobody."""
+    def when_spent(self, callback: Spent) -> None:
+        """Call `callback((tenant, job), seconds, dollars)` when sandboxes end; empty: for nobody."""
 
 
 class _Bounded:

@@ -266,13 +266,13 @@ class StatefulSandbox(Protocol):
         """
 
     async def restore(
-        self, archive: bytes, kept: Sequence[str] = (), left_out: Sequence[str] = ()
+        self, archive: bytes, kept_paths: Sequence[str] = (), left_out: Sequence[str] = ()
     ) -> None:
         """Apply the snapshot of another sandbox of the same image.
 
         Changes from which a grading could take code are left out: an agent made them
-        (`guest/session/retained.py`). Paths in `kept` are applied in any case, and paths in
-        `left_out` in none but below a longer path in `kept`. Raises FileRefused.
+        (`guest/session/retained.py`). Paths in `kept_paths` are applied in any case, and paths in
+        `left_out` in none but below a longer path in `kept_paths`. Raises FileRefused.
         """
 
     async def ended(self) -> Ended:
@@ -316,8 +316,8 @@ class Backend(Sandboxes, Protocol):
     async def close(self) -> None:
         """Stop every sandbox and all processes behind the sandboxes."""
 
-    def when_asleep(self, tell: Callable[[int, int], None]) -> None:
-        """Call `tell(yielding, lent)` when the number of leased sandboxes without a core changes.
+    def when_asleep(self, callback: Callable[[int, int], None]) -> None:
+        """Call `callback(yielding, lent)` when the number of leased sandboxes without a core changes.
 
         `yielding`: leased sandboxes asleep, or running for so long that programs which have just
         begun come first. `lent`: all leased sandboxes.

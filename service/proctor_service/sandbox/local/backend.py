@@ -134,9 +134,9 @@ class LocalBackend:
             self._groups.close()
             self._groups = None
 
-    def when_asleep(self, tell: Callable[[int, int], None]) -> None:
+    def when_asleep(self, callback: Callable[[int, int], None]) -> None:
         """Register a callback; see `Backend.when_asleep`. The monitor loop calls `tell`."""
-        self._on_asleep = tell
+        self._on_asleep = callback
 
     def census(self) -> dict[str, int]:
         """Return the number of slots by state."""
