@@ -43,6 +43,16 @@ def test_a_pod_without_sandboxes_of_its_own_needs_fewer_checks() -> None:
     assert away.keys() == local - {"sandbox", "cgroups", "memory_limit"}
 
 
+@pytest.mark.parametrize("user", [0, 10001])
+def test_a_pod_without_sandboxes_of_its_own_may_have_any_user_but_root(
+    monkeypatch: pytest.MonkeyPatch, user: int
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: user)
+    check = checks(Settings(backend="aviato"))["user"]
+    assert (check.ok, check.detail) == (user != 0, f"user {user}")
+    assert "runAsNonRoot" in check.mend
+
+
 @pytest.mark.parametrize(
     ("held", "is_root", "ok", "required", "text"),
     [

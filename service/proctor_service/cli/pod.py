@@ -56,7 +56,7 @@ def pod_checks(settings: Settings, machine: Sequence[MachineCheck]) -> Iterator[
     """Yield the checks of the pod. `machine`: those of the machine. Blocks for seconds."""
     status = dict(line.split(":", 1) for line in _lines("/proc/self/status"))
     capabilities, local = int(status["CapEff"], 16), settings.backend == "local"
-    yield _user()
+    yield _user(makes_sandboxes=local)
     yield _capabilities(capabilities, is_root=local and os.geteuid() == 0)
     if local:
         yield _sandbox(settings, capabilities)
@@ -76,12 +76,16 @@ def pod_checks(settings: Settings, machine: Sequence[MachineCheck]) -> Iterator[
     yield _network(settings)
 
 
-def _user() -> MachineCheck:
+def _user(*, makes_sandboxes: bool) -> MachineCheck:
+    """Programs need another user than the node's; a service without programs must not be root."""
+    user = os.geteuid()
+    if not makes_sandboxes:
+        return MachineCheck("user", user != 0, f"user {user}", f"runAsNonRoot: true; {_BASE}")
     mapped = [line.split() for line in _lines("/proc/self/uid_map")] != [_ALL_IDS]
     return MachineCheck(
         "user",
         mapped,
-        f"user {os.geteuid()} of {'the pod' if mapped else 'the node'}'s user namespace",
+        f"user {user} of {'the pod' if mapped else 'the node'}'s user namespace",
         "component user-namespaces; otherwise give these pods nodes of their own",
     )
 
