@@ -100,7 +100,6 @@ def test_each_feature_is_a_folder_with_its_module() -> None:
 
 
 def test_only_the_composition_root_knows_a_concrete_backend() -> None:
-    concrete = ("sandbox.local", "features.aviato.backend")
     knowing = {
         str(path.relative_to(SERVICE))
         for path in SERVICE.rglob("*.py")

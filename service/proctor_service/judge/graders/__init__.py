@@ -1,13 +1,21 @@
-"""The core's own graders: a module each, listed here. Features add others."""
+"""Registry of the core's graders: each module here that has a function `rules`. Features add others."""
 
 from __future__ import annotations
 
-from proctor_service.judge.graders import calls, in_process, programs
-from proctor_service.judge.graders.asserts import AssertsJudge
+import pkgutil
+from collections.abc import Sequence
+from importlib import import_module
+
 from proctor_service.judge.graders.programs import Languages
 from proctor_service.judge.submission import GraderRules
 
 
 def own_graders(languages: Languages) -> tuple[GraderRules, ...]:
     """Return the rules of each grader of the core. `languages`: all but Python."""
-    return (AssertsJudge().rules, calls.RULES, in_process.RULES, *programs.rules(languages))
+    found: list[GraderRules] = []
+    for each in pkgutil.iter_modules(__path__):
+        module = import_module(f"{__name__}.{each.name}")
+        if hasattr(module, "rules"):  # others help graders
+            rules: Sequence[GraderRules] = module.rules(languages)
+            found += rules
+    return tuple(found)

@@ -403,3 +403,8 @@ def _tagged(wire: Any) -> Iterator[tuple[str, list[Any]]]:
             todo += item
         elif isinstance(item, dict):
             todo += item.values()
+
+
+def rules(_: object) -> tuple[GraderRules, ...]:
+    """Return the rules of `asserts`, for the registry."""
+    return (AssertsJudge().rules,)

@@ -270,7 +270,9 @@ def _pytest_control(grader: PytestGrader) -> Control:
     return partial(of_pytest, grader)
 
 
-RULES = GraderRules("pytest", judge_pytest, control=_pytest_control)
+def rules(_: object) -> tuple[GraderRules, ...]:
+    """Return the rules of `pytest`, for the registry."""
+    return (GraderRules("pytest", judge_pytest, control=_pytest_control),)
 
 
 # Of most files, one that says `def test_it` or `async def testIt` needs no syntax tree.
