@@ -32,6 +32,12 @@ def test_every_command_explains_itself(command: str) -> None:
     assert f"Usage: proctor {command}" in said.stdout
 
 
+def test_an_option_of_an_earlier_version_names_its_variable() -> None:
+    said = proctor("eval", "file.jsonl", "--url", "http://127.0.0.1:1")
+    assert said.exit_code == 2
+    assert "No such option: --url; set PROCTOR_URL" in said.stderr
+
+
 def test_version() -> None:
     assert proctor("--version").stdout.startswith("proctor ")
 

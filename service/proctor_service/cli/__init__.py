@@ -51,6 +51,20 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
 )
 """Commands by name. A name of two words is a part of the command that has the first word as its name."""
 
+REMOVED_OPTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "--url": "PROCTOR_URL",
+        "--journal": "PROCTOR_JOURNAL",
+        "--allow-degraded": "PROCTOR_ALLOW_DEGRADED",
+        "--workers": "PROCTOR_WORKERS",
+        "--max-queued": "PROCTOR_MAX_QUEUED",
+        "--tokens-file": "PROCTOR_TOKENS_FILE",
+        "--log-level": "PROCTOR_LOG_LEVEL",
+        "--log-format": "PROCTOR_LOG_FORMAT",
+    }
+)
+"""Options of earlier versions, and the variables that do the same."""
+
 
 def load(name: str) -> Any:
     """Return the command with this name, for Typer; its module and its parts are imported here."""
@@ -85,6 +99,15 @@ class _Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         name, command, rest = super().resolve_command(ctx, args)
         return name, load(name) if name is not None and name in COMMANDS else command, rest
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except Exception as error:
+            variable = REMOVED_OPTIONS.get(getattr(error, "option_name", ""))
+            if variable is not None and hasattr(error, "message"):
+                error.message += f"; set {variable}"
+            raise
 
 
 def build() -> typer.Typer:
