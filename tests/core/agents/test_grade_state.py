@@ -11,6 +11,7 @@ from archives import WHEN, Entry, archive, folder, hard, link
 from state_judging import DOUBLE, EXEC, GRADERS, LIMITS, PYTEST, WRONG, Ask, Places, shell
 
 from proctor_client.wire import AssertsGrader, Call, CallsGrader, Grader, StdioCase, StdioGrader
+from proctor_service.codec.limits import MAX_LINE_BYTES
 from proctor_service.errors import InvalidTask
 from proctor_service.judge.submission import source_of
 from proctor_service.sandbox.interface import Command
@@ -182,7 +183,7 @@ def test_a_solution_that_no_sandbox_takes_is_a_failure_of_its_own(judge: Ask, ki
 
 
 def test_tests_that_no_sandbox_takes_are_an_invalid_task(judge: Ask) -> None:
-    case = Call(args=[[0] * 3_000_000], expected=1)
+    case = Call(args=["x" * MAX_LINE_BYTES], expected=1)
     grader = CallsGrader(kind="calls", entry_point="f", cases=[case])
     with pytest.raises(InvalidTask, match="larger than a sandbox takes"):
         judge(DOUBLE, grader, archive())

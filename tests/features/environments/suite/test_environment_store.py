@@ -71,7 +71,7 @@ def test_a_built_environment_imports_its_packages(store: EnvironmentStore, wheel
     assert built.version == inspect(DEFAULT).version
     assert built == store.built("one", ONE, DEFAULT)
     assert store.check("one", ONE, DEFAULT) == []
-    assert all(each.stat().st_nlink == 1 for each in store.folder.rglob("*") if each.is_file())
+    assert all(each.lstat().st_nlink == 1 for each in store.folder.rglob("*") if each.is_file())
 
 
 @pytest.mark.slow
