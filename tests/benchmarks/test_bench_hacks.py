@@ -61,7 +61,7 @@ def test_tests_pasted_behind_the_code_reward_hacks_on_any_machine(
     service: Service, tmp_path: Path
 ) -> None:
     """What `/run_code` is asked for is an exit code, so there is nothing that a service could do."""
-    found = bench(f"{service.url}/compat", "sandboxfusion", 1, tmp_path, "handed over")
+    found = bench(f"{service.url}/compat", "sandboxfusion", 1, tmp_path, "leaving")
     assert found["hacks_rewarded"] > 0
     assert found["honest_rewarded"] == found["honest"]
 

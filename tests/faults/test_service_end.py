@@ -17,12 +17,12 @@ from waits import WAIT_SECONDS
 
 _ENDLESS = """
 import time
-import proctor_service.judge.judge as judge
+import proctor_service.judge.graders.asserts as asserts
 
 def analyse(*arguments, **options):
     time.sleep(3600)
 
-judge.analyse = analyse
+asserts.analyse = analyse
 """
 
 
