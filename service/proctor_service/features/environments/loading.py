@@ -10,7 +10,6 @@ from proctor_service.features.environments.built import (
     from_reference,
     interpreter_of,
 )
-from proctor_service.features.environments.store import EnvironmentStore, environments_folder
 from proctor_service.sandbox.environments import BuiltEnvironment, Environments, default_python
 from proctor_service.settings import Settings
 from proctor_service.settings.environments import (
@@ -38,6 +37,12 @@ def load_environments(settings: Settings, held: ExitStack) -> Environments:
             loaded[name] = from_reference(name, definition)
             continue
         _check(name, definition, settings)
+        # A service without environments starts without the store and its locks.
+        from proctor_service.features.environments.store import (
+            EnvironmentStore,
+            environments_folder,
+        )
+
         store = EnvironmentStore(environments_folder(settings))
         built = store.built(name, definition, default_python(settings))
         held.enter_context(store.in_use(built))
