@@ -367,6 +367,17 @@ class Metrics(Observer):
         self._turns = histogram("proctor_trajectory_turns", "Turns of each.", TURN_BUCKETS)
         text = "Until a policy had answered, with retries, or had failed."
         self._policy_seconds = histogram("proctor_policy_seconds", text, REQUEST_BUCKETS, "outcome")
+        self._declare_parts_elsewhere()
+        self._signal = _Bounded(MOST_SIGNALS)
+        # Create these series at 0, since `rate()` cannot see the first count of a new series.
+        for reason in get_args(ErrorReason):
+            self._errors.labels(reason)
+        self._trajectories.labels(PolicyUnavailable.reason)
+        self.recent = Rate()
+
+    def _declare_parts_elsewhere(self) -> None:
+        """Declare the metrics of remote sandboxes, other replicas, the journal and judge processes."""
+        counter, histogram = self._counter, self._histogram
         self._start_seconds = histogram(
             "proctor_sandbox_start_seconds", "Until a sandbox far away was ready.", SHORT_BUCKETS
         )
@@ -392,12 +403,6 @@ class Metrics(Observer):
         self._worker_ends = counter(
             "proctor_worker_ends", "Judge processes that ended and were replaced.", "cause"
         )
-        self._signal = _Bounded(MOST_SIGNALS)
-        # Create these series at 0, since `rate()` cannot see the first count of a new series.
-        for reason in get_args(ErrorReason):
-            self._errors.labels(reason)
-        self._trajectories.labels(PolicyUnavailable.reason)
-        self.recent = Rate()
 
     def watch(self, queue: FairQueue, backend: Backend) -> None:
         """Register the gauges of queue and backend, which are read at collection time."""

@@ -35,7 +35,6 @@ from proctor_service.errors import (
     Cancelled,
     DeadlinePassed,
     Failure,
-    FileRefused,
     InvalidRequest,
     NoSandboxInTime,
     QuotaExceeded,
@@ -57,6 +56,7 @@ from proctor_service.sandbox.interface import (
     Limits,
     StatefulSandbox,
 )
+from proctor_service.sandboxes.file_paths import check_path
 from proctor_service.scheduling.fair_share import Shares, Whose
 from proctor_service.scheduling.queue import DRAINING, FairQueue, stopping
 
@@ -79,8 +79,6 @@ ENDINGS: Mapping[Ending, str] = {
 
 LIVE = frozenset({"pending", "running"})
 RETRY_CREATE_SECONDS = 5.0
-LONGEST_PATH_BYTES = 4096
-LONGEST_NAME_BYTES = 255
 
 Executed = Callable[[ExecOutcome, float], None]
 
@@ -589,18 +587,3 @@ def _outcome(ended: Ended | None) -> ExecOutcome:
     if ended is None or ended.ending not in ("exited", "signalled"):
         return "error"
     return "success" if ended.exit_code == 0 else "failure"
-
-
-def check_path(path: str) -> None:
-    """Raise FileRefused for a path that is invalid as a file name on every machine."""
-    try:
-        encoded = path.encode()
-    except UnicodeEncodeError:
-        raise FileRefused("path: not a valid path") from None
-    if not path.strip("/"):
-        raise FileRefused("path: it is empty")
-    if b"\0" in encoded:
-        raise FileRefused("path: it holds a NUL")
-    longest_name = max(map(len, encoded.split(b"/")))
-    if len(encoded) >= LONGEST_PATH_BYTES or longest_name > LONGEST_NAME_BYTES:
-        raise FileRefused("path: it is too long")
