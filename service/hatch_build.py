@@ -21,9 +21,15 @@ class CommitHook(BuildHookInterface):  # type: ignore[misc]
         """Write the commit to a temporary file, which the wheel takes."""
         if version == "editable":
             return
-        path = Path(tempfile.mkdtemp()) / "commit.txt"
+        self._folder = tempfile.TemporaryDirectory()
+        path = Path(self._folder.name) / "commit.txt"
         path.write_text((os.environ.get("PROCTOR_COMMIT") or self._commit())[:40])
         build_data["force_include"][str(path)] = "proctor_service/commit.txt"
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Remove the temporary file."""
+        if version != "editable":
+            self._folder.cleanup()
 
     def _commit(self) -> str:
         command = ["git", "rev-parse", "HEAD"]

@@ -13,13 +13,13 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fastapi import FastAPI
 from fastapi.telemetry import TelemetryConfig
 
-from proctor_service.composition import feature_settings, make_backend, make_judging
+from proctor_service.composition import feature_settings, make_backend, make_rules
 from proctor_service.errors import StartError, StopError
 from proctor_service.evaluate import Evaluator, Judge
 from proctor_service.feature import Core, Feature, Sources, needing
@@ -170,8 +170,9 @@ def build_app(
     probed = backend is None and judge is None and settings.backend == "local"
     metrics = Metrics(by_tenant=len(settings.tokens_by_tenant()) > 1)
     features = [make() for make in FEATURES]
-    sources = Sources(settings, metrics, NO_ENVIRONMENTS, Fleet(), backend, judge)
-    sources = replace(sources, keeps_state=keeps_state)
+    sources = Sources(
+        settings, metrics, NO_ENVIRONMENTS, Fleet(), backend, judge, keeps_state=keeps_state
+    )
     for feature in features:
         sources = feature.backend(sources)
     machine, judge = _machine(sources)
@@ -223,18 +224,17 @@ def _machine(sources: Sources) -> tuple[Machine, Judge]:
         if settings.backend == "local":
             settings = fitted(settings)
         backend = make_backend(settings, environments=sources.environments)
-    judging = make_judging(settings.languages)
-    servers = settings.mcp_servers_by_name()
+    graders, languages = make_rules(settings.languages)
     machine = Machine(
         settings,
         backend,
-        judging.graders,
-        judging.texts,
-        judging.named,
+        graders,
+        languages.texts,
+        languages.named,
         sources.environments,
-        servers,
+        settings.mcp_servers_by_name(),
     )
-    return machine, sources.judge or OwnJudge(judging.graders)
+    return machine, sources.judge or OwnJudge(graders)
 
 
 def _parts(

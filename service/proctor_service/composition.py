@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from types import MappingProxyType
 
+from proctor_service.feature import LanguageRules
 from proctor_service.features import FEATURES
-from proctor_service.judge.extract import Texts
 from proctor_service.judge.graders import own_graders
 from proctor_service.judge.submission import Graders
 from proctor_service.sandbox.environments import NO_ENVIRONMENTS, Environments
@@ -43,26 +42,18 @@ def feature_settings() -> tuple[Group, ...]:
     return tuple(group for each in FEATURES if (group := each.settings()) is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class Judging:
-    """Rules of each grader, of texts in each language, and of a source's class names."""
+def make_rules(languages: Mapping[str, Language]) -> tuple[Graders, LanguageRules]:
+    """Return the rules of each grader, and those of languages. Raises StartError.
 
-    graders: Graders
-    texts: Callable[[str], Texts]
-    named: Callable[[Language, str], Language]
-
-
-def make_judging(languages: Mapping[str, Language]) -> Judging:
-    """Return the facts for judges. `languages`: all but Python, by name. Raises StartError."""
+    `languages`: all but Python, by name.
+    """
     added = [each.graders(languages) for each in FEATURES]
-    others = next(each for each in added if each.languages is not None)
-    assert others.languages is not None
-    assert others.texts is not None
-    assert others.named is not None
-    graders = [*own_graders(others.languages), *(rules for each in added for rules in each.graders)]
-    return Judging({each.kind: each for each in graders}, others.texts, others.named)
+    others = next(each.languages for each in added if each.languages is not None)
+    graders = [*own_graders(others.programs), *(rules for each in added for rules in each.graders)]
+    return {each.kind: each for each in graders}, others
 
 
 def all_graders(languages: Mapping[str, Language]) -> Graders:
-    """Return the rules of each grader of the service, as `make_judging`."""
-    return make_judging(languages).graders
+    """Return the rules of each grader of the service, as `make_rules`."""
+    graders, _ = make_rules(languages)
+    return graders

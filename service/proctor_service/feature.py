@@ -103,17 +103,24 @@ class Core:
 
 
 @dataclass(frozen=True, slots=True)
-class FeatureGraders:
-    """Graders of a feature, or the languages other than Python for the graders of the core.
+class LanguageRules:
+    """The languages other than Python.
 
-    `texts`: rules of texts in a language, by its name. `named`: a language with the class names of a
-    source.
+    `programs`: for the graders of the core. `texts`: rules of texts in a language, by its name.
+    `named`: returns a language with the class names of a source.
     """
 
+    programs: Languages
+    texts: Callable[[str], Texts]
+    named: Callable[[Language, str], Language]
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureGraders:
+    """Graders of a feature, or the languages other than Python."""
+
     graders: tuple[GraderRules, ...] = ()
-    languages: Languages | None = None
-    texts: Callable[[str], Texts] | None = None
-    named: Callable[[Language, str], Language] | None = None
+    languages: LanguageRules | None = None
 
 
 class Feature:

@@ -31,11 +31,6 @@ _LEFT_OUT = {"__pycache__", "test", "tests", "idlelib", "tkinter", "ensurepip", 
              "site-packages", "dist-packages", "turtledemo", "pydoc_data"}  # fmt: skip
 
 
-def has_compiler() -> bool:
-    """True if this machine has a C compiler to copy."""
-    return all(shutil.which(each) for each in COMPILER)
-
-
 def write_image(
     folder: Path,
     *,

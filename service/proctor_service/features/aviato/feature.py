@@ -34,7 +34,7 @@ class AviatoBackends:
         return examine(make_plan(settings))
 
 
-class Aviato(Feature):
+class AviatoFeature(Feature):
     """The backend `aviato`."""
 
     name = "aviato"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from proctor_service.features.compat.handler import CompatHandler
 
 
-class Compat(Feature):
+class CompatFeature(Feature):
     """The compatible routes of one service."""
 
     name = "compat"

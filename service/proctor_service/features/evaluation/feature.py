@@ -9,7 +9,7 @@ from typing import ClassVar
 from proctor_service.feature import Command, Feature
 
 
-class Evaluation(Feature):
+class EvaluationFeature(Feature):
     """Commands alone: they judge over HTTP, or by a service of their own."""
 
     name = "evaluation"

@@ -28,7 +28,7 @@ QUERY_SECONDS = 5.0
 """Longest time of a question to the journal."""
 
 
-class Journal(Feature):
+class JournalFeature(Feature):
     """The journal of one service."""
 
     name = "journal"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
-from proctor_service.feature import Command, Feature, FeatureGraders
+from proctor_service.feature import Command, Feature, FeatureGraders, LanguageRules
 
 if TYPE_CHECKING:
     from proctor_service.settings.languages import Language
@@ -33,4 +33,5 @@ class LanguagesFeature(Feature):
         from proctor_service.features.languages.jvm_names import named
         from proctor_service.features.languages.texts import texts_of
 
-        return FeatureGraders((), OtherLanguages(languages), texts_of, named)
+        rules = LanguageRules(OtherLanguages(languages), texts_of, named)
+        return FeatureGraders(languages=rules)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from proctor_service.feature import Core
 
 
-class Rollouts(Feature):
+class RolloutsFeature(Feature):
     """The route POST /rollout of one service."""
 
     name = "rollouts"
