@@ -18,6 +18,8 @@ from proctor_service.settings.cgroups_above import files_above
 
 _MEBIBYTE = 1 << 20
 _MEMINFO = Path("/proc/meminfo")
+_TOTAL_AND_LEFT = "MemTotal", "MemAvailable"
+_SCARCE_SHARE = 0.2
 _LIMIT_FILES = ("memory.limit_in_bytes", "memory.max")  # v1, v2
 _LARGEST_LIMIT_BYTES = 1 << 60  # v1 writes "no limit" as a number slightly above
 # Files with the limit and the usage, and the name of the page cache in memory.stat: v1, v2.
@@ -61,14 +63,23 @@ def memory_check(settings: Settings, room: MemoryRoom | None) -> MachineCheck:
     )
 
 
-def _available() -> Iterator[MemoryRoom]:
+def _available(*names: str) -> Iterator[MemoryRoom]:
     """Yield the memory of the whole machine. Kernels before 3.14 give only the total."""
     with contextlib.suppress(OSError, ValueError):
         lines = dict(line.split(":", 1) for line in _MEMINFO.read_text().splitlines())
-        for name in ("MemAvailable", "MemTotal"):
+        for name in names or ("MemAvailable", "MemTotal"):
             if name in lines:
                 yield MemoryRoom(int(lines[name].split()[0]) // 1024, name)
                 return
+
+
+def is_machine_short() -> bool:
+    """Return True where a program such as earlyoom may end processes for lack of memory.
+
+    Such programs begin at about a tenth, and what they have ended gives memory back.
+    """
+    total, left = (sum(room.megabytes for room in _available(each)) for each in _TOTAL_AND_LEFT)
+    return left < total * _SCARCE_SHARE
 
 
 def memory_limits() -> Iterator[MemoryRoom]:

@@ -156,7 +156,7 @@ assert not os.path.exists({here!r})
 assert not os.access("/etc/shadow", os.R_OK)
 assert [n for n in os.listdir("/home")] == []
 assert not os.path.exists("/root/.bashrc") and not os.path.exists("/sys/fs")
-assert {lacks(ask, "pid_namespace")} or [n for n in os.listdir("/proc") if n.isdigit()] == ["1"]
+assert {lacks(ask, "pid_namespace")} or [n for n in os.listdir("/proc") if n.isdigit()] == ["1", "2"]
 assert "SECRET" not in str(os.environ) and b"SECRET" not in open("/proc/self/environ", "rb").read()
 assert os.getuid() != 0
 status = dict(line.split(":", 1) for line in open("/proc/self/status"))

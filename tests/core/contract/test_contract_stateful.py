@@ -131,7 +131,8 @@ async def test_a_machine_that_starts_no_process_costs_an_untouched_sandbox(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Without room for the first process, no other can start.
-    monkeypatch.setattr("proctor_service.sandbox.local.backend._SESSION_PROCESSES", 0)
+    for module in ("cgroups", "sandbox"):
+        monkeypatch.setattr(f"proctor_service.sandbox.local.{module}._OWN_PROCESSES", 1)
     for work in (
         lambda sandbox: sh(sandbox, "true"),
         lambda sandbox: sandbox.write_file("a", b""),

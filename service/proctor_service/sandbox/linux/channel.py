@@ -11,12 +11,13 @@ Pure functions classify the ending of a program. A SIGKILL is ambiguous: the sen
 process outside. The service's own reason is checked first, then the kernel's counters, then the status
 alone. The order is the same under load and on an idle machine, so the verdict does not depend on timing.
 
-The first process of a PID namespace cannot be killed from inside: the kernel ignores a SIGKILL from
-the same namespace, and `seccomp.py` makes a CPU time rlimit ineffective. An unexplained SIGKILL of
-this process came from outside and is no evidence against the submission. The same holds for an
-out-of-memory kill below the sandbox's own limit. Where the sandbox has no memory cgroup, any such
-kill around it, in the service's cgroup or on the machine, may have been one of the sandbox's: a
-program that failed meanwhile is judged again.
+Process 1 of a PID namespace cannot be killed from inside: the kernel ignores a SIGKILL from the same
+namespace. Its unexplained end came from outside and is no evidence against the submission. An
+unexplained SIGKILL of a program beside its init is the program's own, unless the machine is short of
+memory, so that a program such as earlyoom may have sent it. An out-of-memory kill below the sandbox's
+own limit is no evidence either. Where the sandbox has no memory cgroup, any such kill around it, in
+the service's cgroup or on the machine, may have been one of the sandbox's: a program that failed
+meanwhile is judged again.
 """
 
 from __future__ import annotations
@@ -334,8 +335,8 @@ class Evidence:
     `status`: as from wait(2). `stopped_for`: the service's reason for stopping the sandbox, or
     None. `out_of_memory_kills`: total over all processes of the sandbox. `cpu_exceeded`: their CPU
     time is above a limit.
-    `at_memory_limit`: the sandbox reached its own memory limit. `is_first_process`: `status`
-    belongs to the first process of the sandbox's own PID namespace. `kills_around`: number of
+    `at_memory_limit`: the sandbox reached its own memory limit. `is_foreign`: no process of the
+    sandbox can have sent the signal of `status`. `kills_around`: number of
     processes killed for memory around it meanwhile, where no cgroup of its own counts.
     """
 
@@ -344,7 +345,7 @@ class Evidence:
     out_of_memory_kills: int
     cpu_exceeded: bool
     at_memory_limit: bool = True
-    is_first_process: bool = False
+    is_foreign: bool = False
     kills_around: int = 0
 
 
@@ -365,7 +366,7 @@ def outside_cause(evidence: Evidence) -> str | None:
         or evidence.out_of_memory_kills > 0
         or evidence.cpu_exceeded
     )
-    if was_killed and evidence.is_first_process and not explained:
+    if was_killed and evidence.is_foreign and not explained:
         return "it was killed from outside"
     return None
 

@@ -46,6 +46,7 @@ def numbers_of(*names: str) -> list[int]:
 
 
 _CLONE, _PIVOT_ROOT, _CAPSET, _PRCTL = numbers_of("clone", "pivot_root", "capset", "prctl")
+VM, FILES = 0x0000_0100, 0x0000_0400
 syscall = libc.syscall
 
 Call = tuple[Any, ...]

@@ -125,29 +125,38 @@ def _ends(pid: int, thread: int) -> bool:
     return int(fields[6]) & _EXITING != 0 or int(fields[_PENDING_FIELD]) & _PENDING_KILL != 0
 
 
+def children(pid: int) -> list[int]:
+    """Return the children of a process's first thread. Raises Unread."""
+    return [int(child) for child in read(f"/proc/{pid}/task/{pid}/children").split()]
+
+
 def tree(pid: int) -> list[int]:
-    """Return `pid` and its descendants; orphans in a sandbox are children of its first process."""
+    """Return `pid` and its descendants. Raises Unread."""
     return list(walk(pid) or ())
 
 
-def walk(pid: int, most: int | None = None) -> dict[int, list[int]] | None:
+def walk(pid: int, most: int | None = None, init: int | None = None) -> dict[int, list[int]] | None:
     """Return the threads of `pid` and of all its descendants, by process. Raises Unread.
 
-    Returns None if there are more than `most` threads, in the time of reading `most` threads.
+    Among them are the orphans that are children of `init`. Returns None if there are more than
+    `most` threads, in the time of reading `most` threads.
     """
     found: dict[int, list[int]] = {}
     todo = [pid]
     count = 0
-    while todo:
+    # An orphan moves to `init`, which is read last: no process is missed.
+    while todo or (init and (todo := [each for each in children(init) if each not in found])):
         current = todo.pop()
+        if current in found:
+            continue
         its_threads = threads(current)
         count += max(1, len(its_threads))
         if most is not None and count + len(todo) > most:
             return None
         found[current] = its_threads
         for thread in its_threads:
-            children = read(f"/proc/{current}/task/{thread}/children")
-            todo += [int(child) for child in children.split()]
+            of_thread = read(f"/proc/{current}/task/{thread}/children")
+            todo += [int(child) for child in of_thread.split()]
     return found
 
 

@@ -105,8 +105,8 @@ _REFUSED = (
 )
 
 # Calls needed by a fork server to make a sandbox, besides clone and prctl with any arguments.
-_SETTING_UP = ("mount", "umount2", "setgroups", "capset")
-_SETTING_UP_IMAGE = (*_SETTING_UP, "pivot_root", "setns")
+_SETTING_UP = ("mount", "umount2", "setgroups", "capset", "unshare", "setns")
+_SETTING_UP_IMAGE = (*_SETTING_UP, "pivot_root")
 # Calls for services of an image, to become another user of their user namespace.
 _IN_IMAGE = frozenset({"setgroups"})
 

@@ -16,7 +16,6 @@ import itertools
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import replace
 
 from proctor_service.errors import SandboxLost, SandboxUnavailable, StartError
 from proctor_service.sandbox.environments import Starts, WatchedFolders, watched
@@ -39,7 +38,6 @@ _SWEEP_SECONDS = 0.05
 _SWEEPS_PER_SECOND = 20
 _MOST_LONG_RUNNERS = 128  # maximum beside the slots, which run programs that have just begun
 _WARM_SLOTS = 2  # of an environment: one is forked again while the other serves
-_SESSION_PROCESSES = 1  # the session process counts, too
 
 
 class LocalBackend:
@@ -95,8 +93,7 @@ class LocalBackend:
         self, limits: Limits, environment: str = DEFAULT, tags: Sequence[str] = ()
     ) -> AsyncIterator[StatefulSandbox]:
         """Lease a stateful sandbox; see `Backend.open`. Local sandboxes ignore tags."""
-        more = replace(limits, processes=limits.processes + _SESSION_PROCESSES)
-        async with self._borrow(environment, more) as (pool, slot, sandbox):
+        async with self._borrow(environment, limits, is_session=True) as (pool, slot, sandbox):
             stateful = LocalStatefulSandbox(sandbox, limits, self._monitor)
             self._stateful_sandboxes[slot] = stateful
             pool.hold(slot)
@@ -110,10 +107,10 @@ class LocalBackend:
 
     @contextlib.asynccontextmanager
     async def _borrow(
-        self, environment: str, limits: Limits
+        self, environment: str, limits: Limits, *, is_session: bool = False
     ) -> AsyncIterator[tuple[SlotPool, Slot, LocalSandbox]]:
         pool = self._pools.get(environment) or await self._started(environment)
-        async with pool.borrow(limits) as (slot, sandbox):
+        async with pool.borrow(limits, is_session=is_session) as (slot, sandbox):
             yield pool, slot, sandbox
         if pool.watched is not None and not await asyncio.to_thread(pool.watched.are_whole):
             self._drop(environment, pool)
@@ -224,7 +221,7 @@ class LocalBackend:
         """
         await pool.open()
         try:
-            async with pool.borrow(COMPILING) as (_, sandbox):
+            async with pool.borrow(COMPILING, is_session=True) as (_, sandbox):
                 stateful = LocalStatefulSandbox(sandbox, COMPILING, self._monitor)
                 try:
                     await stateful.open()

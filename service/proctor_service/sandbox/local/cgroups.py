@@ -40,7 +40,7 @@ AWAKE, LONG_RUNNING, SET_ASIDE, RESTING = 10.0, 5.0, 0.02, 0.0
 # v1: the first existing file; the peak with swap is at least the peak without swap.
 _PEAK_FILES = ("memory.memsw.max_usage_in_bytes", "memory.max_usage_in_bytes")
 _LIMIT_SLACK_BYTES = 1 << 20  # an out-of-memory peak is closer to the limit than this
-_FORKSERVER_PROCESSES = 1  # the fork server is in the group too
+_OWN_PROCESSES = 2  # the fork server, and process 1, are in the group too
 _FORKSERVER_MB = 16  # fork server's pages not shared with the zygote are charged to the group
 
 
@@ -120,7 +120,7 @@ class Group:
             self._set_memory(self._limit_bytes)
         if "pids" in self._directories:
             path = self._directories["pids"] / "pids.max"
-            path.write_text(str(processes + _FORKSERVER_PROCESSES))
+            path.write_text(str(processes + _OWN_PROCESSES))
         self._set = (memory_mb, processes)
 
     def set_weight(self, weight: float) -> None:

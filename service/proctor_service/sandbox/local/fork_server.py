@@ -2,13 +2,17 @@
 
 The fork server never reads a submission: a job goes straight from the service to the forked
 sandbox, so the memory from which the next sandbox is forked is free of submissions' data. The
-control socket carries commands (`fork DISK_MB`) in. Out come the descriptors of the waiting sandbox
-(its channel, stdout, stderr, a pidfd), and the ending of the previous sandbox. Standard library
-only.
+control socket carries commands (`fork DISK_MB KIND`) in. Out come the descriptors of the waiting
+sandbox (its channel, stdout, stderr, a pidfd), and the ending of the previous sandbox. Standard
+library only.
 
 Process tree; when a fork server dies, the kernel kills all its sandboxes:
 
-    service ── zygote ── forkserver (first of its pid namespace) ── sandbox (first of its own)
+    service ── zygote ── fork server (1 of its PID namespace) ─┬─ init (1 of the sandbox's own)
+                                                               └─ program (2)
+
+A program is process 2, since the kernel drops signals without a handler for process 1. A session is
+process 1 itself, so its commands cannot kill it (`guest/session/main.py`).
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ from typing import Any, NoReturn
 
 from ..linux import kernel
 from . import gaps, image_root, isolation
+from .init import Init
 
 CHANNEL = 300  # above a program's own descriptors, and above 3 to 255, closed by some
 RLIMITS = (
@@ -36,6 +41,8 @@ RLIMITS = (
 """A job's limits, in the order of its first bytes on the channel: `struct rlimit64` for each."""
 _RLIMIT_BYTES = 16
 LIMITS_BYTES = _RLIMIT_BYTES * len(RLIMITS)
+PROGRAM, SESSION = "program", "session"
+"""Kinds of a sandbox in a command `fork DISK_MB KIND`."""
 LOCKED = b"+"  # first byte from a sandbox, sent before hostile code can run
 THREAD_MB = 2  # stack of a thread, where address space is limited
 BIND_NOW = "LD_BIND_NOW"
@@ -55,9 +62,12 @@ _socketpair = _socket.socketpair  # without the wrapper of `socket`
 _DUP3, _OPENAT, _WRITE, _CLOSE, _CHDIR, _RECVFROM = kernel.numbers_of(
     "dup3", "openat", "write", "close", "chdir", "recvfrom"
 )
-_SETSID, _SETGROUPS, _SETRESGID, _SETRESUID, _PRLIMIT64, _WAIT4 = kernel.numbers_of(
-    "setsid", "setgroups", "setresgid", "setresuid", "prlimit64", "wait4"
+_SETSID, _SETGROUPS, _SETRESGID, _SETRESUID, _PRLIMIT64, _WAIT4, _SIGMASK = kernel.numbers_of(
+    "setsid", "setgroups", "setresgid", "setresuid", "prlimit64", "wait4", "rt_sigprocmask"
 )
+_SET_MASK, _MASK_BYTES = 2, 8
+_KILLED = int(signal.SIGKILL)
+_FORK = b"fork "
 
 
 _Start = tuple[
@@ -155,7 +165,8 @@ class _Forkserver:
         self.contained = bool(config["namespaces"])
         self.flags = 0
         if self.contained:
-            self.flags = kernel.NEWPID | kernel.NEWNS | kernel.NEWIPC | kernel.NEWUTS
+            self.flags = kernel.NEWNS | kernel.NEWIPC | kernel.NEWUTS
+        self.init = Init() if self.contained else None
         self.seccomp = kernel.load_seccomp(bytes.fromhex(str(config["seccomp_inner"])))
         self.proc_options = isolation.proc_options() if self.contained else None
         self.image = image_of(config)
@@ -175,6 +186,8 @@ class _Forkserver:
 
     def serve(self) -> None:
         """Handle one command and one sandbox at a time, until the service closes the socket."""
+        # Of a program, an init would otherwise get signals of its user.
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         gc.collect()
         kernel.give_memory_back()
         self.fillers = gaps.fill()
@@ -188,20 +201,25 @@ class _Forkserver:
                     os._exit(0)
                 buffer += data
             command, buffer = buffer.split(b"\n", 1)
-            self.fork_one(int(command[5:]))  # after `fork `
+            self.fork_one(command[len(_FORK) :])
 
-    def fork_one(self, disk_mb: int) -> None:
+    def fork_one(self, shape: bytes) -> None:
         ours, channel = _socketpair()
         out_read, out_write = _pipe()
         err_read, err_write = _pipe()
         if not self.contained:
             self.place = isolation.make_place(self.uid, self.drops_user)
-        start_of = channel.fileno(), out_write, err_write, disk_mb
+        disk_mb, kind = shape.split()
+        start_of = channel.fileno(), out_write, err_write, int(disk_mb)
         if self.start_of != start_of or self.place is not None:
             self.start, self.start_of = self.prepare(*start_of), start_of
         start = self.start
+        init = None if kind == b"session" else self.init
         try:
-            pid = kernel.clone(self.flags)
+            if init is None:
+                pid = kernel.clone(self.flags | (kernel.NEWPID if self.contained else 0))
+            else:
+                pid = init.clone_beside(self.flags)
         except OSError as error:
             self.report(b"failed %s\n" % str(error).encode())
             ours.close()
@@ -213,14 +231,14 @@ class _Forkserver:
             _become_sandbox(start)
         pidfd = _pidfd_open(pid)
         lent = _DESCRIPTORS.pack(ours.fileno(), out_read, err_read, pidfd)
-        self.report(b"ready %d\n" % disk_mb, lent)
+        self.report(b"ready %s\n" % shape, lent)
         ours.close()
         channel.close()
         _close(out_read)
         _close(out_write)
         _close(err_read)
         _close(err_write)
-        self.wait_for(pid, pidfd)
+        self.wait_for(pid, pidfd, init)
 
     def report(self, message: bytes, descriptors: bytes = b"") -> None:
         with_it = [(_SOL_SOCKET, _SCM_RIGHTS, descriptors)] if descriptors else []
@@ -236,7 +254,7 @@ class _Forkserver:
             isolation.remove(self.place)
         os._exit(0)
 
-    def wait_for(self, pid: int, pidfd: int) -> None:
+    def wait_for(self, pid: int, pidfd: int, init: Init | None) -> None:
         poll = self.poll
         poll.register(pidfd, _POLLIN)
         for descriptor, _ in poll.poll():
@@ -250,8 +268,12 @@ class _Forkserver:
             _end_orphans()
             isolation.remove(self.place)
             self.place = None
+        is_foreign = self.contained and status.value == _KILLED
+        if init is not None:
+            is_foreign = is_foreign and init.is_dying()
+            init.end()
         cpu_microseconds = (used[0] + used[2]) * 1_000_000 + used[1] + used[3]
-        self.report(b"ended %d %d %d\n" % (status.value, cpu_microseconds, used[4]))
+        self.report(b"ended %d %d %d %d\n" % (status.value, cpu_microseconds, used[4], is_foreign))
 
     def prepare(self, channel: int, out: int, err: int, disk_mb: int) -> _Start:
         """Prepare the start of a sandbox with these descriptors and this disk size."""
@@ -275,6 +297,8 @@ class _Forkserver:
             kernel.installing_seccomp(self.seccomp),
         ]
         isolating += self.moving_in()
+        mask = ctypes.create_string_buffer(_MASK_BYTES)
+        isolating.append((_SIGMASK, _SET_MASK, ctypes.byref(mask), None, _MASK_BYTES))
         isolating.append((_WRITE, CHANNEL, LOCKED, len(LOCKED)))
         limits = ctypes.create_string_buffer(LIMITS_BYTES)
         take_limits: kernel.Call = (

@@ -58,6 +58,9 @@ class Monitored(Protocol):
     def host_pid(self) -> int | None:
         """Return the first process's PID in the service's PID namespace."""
 
+    def init_pid(self) -> int | None:
+        """Return the PID of another process that gets orphans. Raises procfs.Unread."""
+
     def cpu_seconds(self, summed: float) -> float:
         """Return CPU seconds since monitoring began.
 
@@ -191,7 +194,7 @@ def _read(
     turns = sandbox.turns
     rested = 0.0 if turns is None else turns.rested_seconds()
     service_seconds = procfs.scheduled_seconds(service)
-    processes = procfs.walk(pid, most_threads)
+    processes = procfs.walk(pid, most_threads, sandbox.init_pid())
     if processes is None:
         return None
     summed = 0.0 if sandbox.is_counted else procfs.cpu_seconds(list(processes))

@@ -31,6 +31,7 @@ from proctor_service.sandbox.interface import Limits
 from proctor_service.sandbox.linux.channel import Poller
 from proctor_service.sandbox.local.bundle import START_SECONDS, Launch, Spawner
 from proctor_service.sandbox.local.cgroups import AWAKE, Group
+from proctor_service.sandbox.local.fork_server import PROGRAM, SESSION
 from proctor_service.sandbox.local.sandbox import LocalSandbox
 
 _log = logging.getLogger(__name__)
@@ -42,6 +43,21 @@ _MOST_FAILED_STARTS = 5  # in a row; after them leases fail at once,
 _TRY_AGAIN_SECONDS = 2.0  # for this time
 
 State = Literal["starting", "ready", "leased", "recycling", "dead"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Properties that a sandbox has from its fork on.
+
+    `is_session`: its program outlives the commands that it starts, as process 1; otherwise an init is
+    process 1.
+    """
+
+    disk_mb: int
+    is_session: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.disk_mb} {SESSION if self.is_session else PROGRAM}"
 
 
 class Slot:
@@ -64,7 +80,7 @@ class Slot:
         self.closed = False
         self.has_served = False  # a sandbox was ready here before
         self.sandbox: LocalSandbox | None = None
-        self.disk_mb = launch.disk_mb
+        self.shape = Shape(launch.disk_mb)
         self.group = group
         self._launch = launch
         self._poller = poller
@@ -87,7 +103,7 @@ class Slot:
             for entrance in entrances:
                 os.close(entrance)
         self._control.setblocking(False)
-        self._send(b"fork %d\n" % self.disk_mb)
+        self._order()
         self._loop.add_reader(self._control.fileno(), self._on_control)
 
     # ------------------------------------------------------------ called by the pool
@@ -101,15 +117,15 @@ class Slot:
         if self.state != "ready" or self.sandbox is None:
             raise SandboxUnavailable(f"slot is {self.state}")
         self.state = "leased"
-        self._send(b"fork %d\n" % self.disk_mb)
+        self._order()
         return self.sandbox
 
-    def refit(self, disk_mb: int) -> None:
-        """Replace the waiting sandbox by a sandbox with another disk size."""
-        self.disk_mb = disk_mb
+    def refit(self, shape: Shape) -> None:
+        """Replace the waiting sandbox by a sandbox of another shape."""
+        self.shape = shape
         if self.sandbox is not None:
             self.state = "recycling"
-            self._send(b"fork %d\n" % disk_mb)
+            self._order()
             self.sandbox.kill()
 
     def close(self) -> None:
@@ -129,6 +145,10 @@ class Slot:
         self.group.close()
 
     # ------------------------------------------------------------ messages with the fork server
+
+    def _order(self) -> None:
+        """Order the next sandbox."""
+        self._send(f"fork {self.shape}\n".encode())
 
     def _send(self, line: bytes = b"") -> None:
         """Send an order and the unsent rest of earlier orders; the rest follows when possible."""
@@ -176,25 +196,27 @@ class Slot:
             lent = self._descriptors[:_PER_SANDBOX]
             del self._descriptors[:_PER_SANDBOX]
             self.sandbox = LocalSandbox(
-                f"sb_{secrets.token_hex(12)}", lent, self.group, self._launch, self._poller
+                f"sb_{secrets.token_hex(12)}",
+                lent,
+                self.group,
+                self._launch,
+                self._poller,
+                self.pid,
             )
-            if int(rest) == self.disk_mb:
+            if rest == str(self.shape):
                 self.state, self.has_served = "ready", True
                 self._on_change(self)
             else:
-                self.refit(self.disk_mb)
+                self.refit(self.shape)
         elif self.sandbox is not None:
             sandbox, self.sandbox = self.sandbox, None
             self.group.set_weight(AWAKE)  # the next sandbox is being forked
             if self.state == "ready":  # no lease has ordered the next one
-                self._pause = self._loop.call_later(_PAUSE_SECONDS, self._order_another)
+                self._pause = self._loop.call_later(_PAUSE_SECONDS, self._order)
             if self.state != "dead":
                 self.state = "recycling"
-            status, cpu_microseconds, max_rss_kb = map(int, rest.split())
-            sandbox.on_exit(status, cpu_microseconds / 1e6, max_rss_kb)
-
-    def _order_another(self) -> None:
-        self._send(b"fork %d\n" % self.disk_mb)
+            status, cpu_microseconds, max_rss_kb, is_foreign = map(int, rest.split())
+            sandbox.on_exit(status, cpu_microseconds / 1e6, max_rss_kb, bool(is_foreign))
 
     def _die(self, why: str) -> None:
         if self.state == "dead":
@@ -325,11 +347,13 @@ class SlotPool:
             self._ready.popleft().close()
 
     @contextlib.asynccontextmanager
-    async def borrow(self, limits: Limits) -> AsyncIterator[tuple[Slot, LocalSandbox]]:
+    async def borrow(
+        self, limits: Limits, *, is_session: bool = False
+    ) -> AsyncIterator[tuple[Slot, LocalSandbox]]:
         """Lend a fresh sandbox and its slot. Raises SandboxUnavailable, and NoSandboxInTime."""
         self._users += 1
         try:
-            slot = await self._take(limits)
+            slot = await self._take(Shape(limits.disk_mb, is_session))
             try:
                 sandbox = slot.lease(limits)
             except OSError as error:
@@ -349,21 +373,21 @@ class SlotPool:
         """Return True if nobody has used the pool for this time."""
         return not self._users and time.monotonic() - self.last_used_at >= seconds
 
-    async def _take(self, limits: Limits) -> Slot:
-        """Take a ready slot out of the pool, preferably with the right disk size.
+    async def _take(self, shape: Shape) -> Slot:
+        """Take a ready slot out of the pool, preferably with a sandbox of this shape.
 
         The slot that became ready last comes first: the processor's caches still hold its pages.
         Waits as long as slots become ready, since many callers on a slow machine take long. Raises
         NoSandboxInTime if none became ready for 60 s.
         """
-        begun, disk_mb = time.monotonic(), limits.disk_mb
+        begun = time.monotonic()
         while True:
             ready = [slot for slot in self._ready if slot.state == "ready"]
             self._ready = deque(ready)
             if ready:
-                slot = ([each for each in ready if each.disk_mb == disk_mb] or ready)[-1]
+                slot = ([each for each in ready if each.shape == shape] or ready)[-1]
                 self._ready.remove(slot)
-                if slot.disk_mb == disk_mb or await self._fit(slot, disk_mb):
+                if slot.shape == shape or await self._fit(slot, shape):
                     return slot
             if self._closing:
                 raise SandboxUnavailable("the service is stopping")
@@ -374,15 +398,15 @@ class SlotPool:
             self._grow()
             await self._change(1.0)
 
-    async def _fit(self, slot: Slot, disk_mb: int) -> bool:
-        """Give a slot's sandbox this disk size; False if the slot died meanwhile.
+    async def _fit(self, slot: Slot, shape: Shape) -> bool:
+        """Give a slot's sandbox this shape; False if the slot died meanwhile.
 
-        The caller keeps the slot during the change. Back in the pool, a caller with another size
+        The caller keeps the slot during the change. Back in the pool, a caller with another shape
         could take the slot, and both callers would take the slot from each other forever.
         """
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._refitting[slot] = waiter
-        slot.refit(disk_mb)
+        slot.refit(shape)
         try:
             await waiter
         except asyncio.CancelledError:

@@ -27,9 +27,10 @@ from proctor_service.sandbox.local.cgroups import AWAKE, Group
 from proctor_service.sandbox.local.fork_server import LOCKED, RLIMITS, THREAD_MB
 from proctor_service.sandbox.local.idle import Measurement
 from proctor_service.sandbox.local.memory import MemoryLimit
+from proctor_service.sandbox.memory_room import is_machine_short
 
 _INTERPRETER_MB = 64  # address space of a bare interpreter
-_FORKSERVER_PROCESSES = 1  # the fork server counts against the same user's limit
+_OWN_PROCESSES = 2  # the fork server and process 1 count against the same user's limit
 _DESCRIPTORS = 1024
 _RLIMITS = struct.Struct(f"{2 * len(RLIMITS)}Q")
 _DESCRIPTORS_UNCOUNTED = 256  # where no cgroup counts the kernel memory of descriptors
@@ -42,7 +43,13 @@ class LocalSandbox(Channel):
     """
 
     def __init__(
-        self, name: str, descriptors: list[int], group: Group, launch: Launch, poller: Poller
+        self,
+        name: str,
+        descriptors: list[int],
+        group: Group,
+        launch: Launch,
+        poller: Poller,
+        fork_server: int,
     ) -> None:
         channel, out, err, self._pidfd = descriptors
         super().__init__(channel, LOCKED, poller)
@@ -52,7 +59,9 @@ class LocalSandbox(Channel):
         # Limit on open descriptors per process.
         counted = launch.memory_is_counted
         self.descriptor_limit = _DESCRIPTORS if counted else _DESCRIPTORS_UNCOUNTED
+        self._fork_server = fork_server
         self._host_pid: int | None = None
+        self._beside: list[int] | None = None
         on_output = self._on_output
         self._streams = (Stream(out, on_output, poller), Stream(err, on_output, poller))
         self._limits: Limits | None = None
@@ -105,7 +114,7 @@ class LocalSandbox(Channel):
         if not self.launch.memory_is_counted:
             space_mb = limits.memory_mb + _INTERPRETER_MB + THREAD_MB * limits.processes
             space = (min(space_mb << 20, space[1]),) * 2
-            processes = (min(limits.processes + _FORKSERVER_PROCESSES, processes[1]),) * 2
+            processes = (min(limits.processes + _OWN_PROCESSES, processes[1]),) * 2
         # The stack's hard limit is unchanged: contest programs raise their own.
         return _RLIMITS.pack(descriptors, descriptors, stack, most_stack, *space, *processes)
 
@@ -144,6 +153,16 @@ class LocalSandbox(Channel):
             with contextlib.suppress(procfs.Unread):
                 self._host_pid = procfs.pid_of(self._pidfd)
         return self._host_pid
+
+    def init_pid(self) -> int | None:
+        """Return the PID of the init, which gets orphans; None of a session, which gets its own.
+
+        Raises procfs.Unread.
+        """
+        if self._beside is None:
+            pids = procfs.children(self._fork_server)
+            self._beside = [pid for pid in pids if pid != self.host_pid()]
+        return self._beside[0] if self._beside else None
 
     @property
     def is_over(self) -> bool:
@@ -197,8 +216,13 @@ class LocalSandbox(Channel):
         """Stop the sandbox."""
         self.stop("memory_limit")
 
-    def on_exit(self, status: int, cpu_seconds: float, max_rss_kb: int) -> None:
-        """Read the remaining output and set the ending, after all processes are gone."""
+    def on_exit(
+        self, status: int, cpu_seconds: float, max_rss_kb: int, is_foreign: bool = False
+    ) -> None:
+        """Read the remaining output and set the ending, after all processes are gone.
+
+        `is_foreign`: no process of the sandbox can have sent the signal that ended it.
+        """
         if self._ended.done():
             return
         if self._limits is not None:
@@ -212,6 +236,8 @@ class LocalSandbox(Channel):
             self._ended.set_result(Ended("killed", None, None, b"", b"", False, Usage()))
             return
         kills_around = self.kills_since(self._kills_before)
+        if status == signal.SIGKILL and is_machine_short():
+            kills_around += 1
         kills = self.group.out_of_memory_kills()
         cpu = max(cpu_seconds, self._seen_cpu_seconds, self.group.cpu_seconds() or 0.0)
         evidence = Evidence(
@@ -220,7 +246,7 @@ class LocalSandbox(Channel):
             kills,
             self._time.is_over(cpu),
             at_memory_limit=kills > 0 and self.group.at_memory_limit(),
-            is_first_process=self.launch.contained,
+            is_foreign=is_foreign,
             kills_around=kills_around,
         )
         why = outside_cause(evidence)

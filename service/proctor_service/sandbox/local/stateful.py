@@ -281,6 +281,9 @@ class LocalStatefulSandbox(FileOperations):
         """None: a stateful sandbox has no peer."""
         return None
 
+    def init_pid(self) -> None:
+        """See `Monitored`: the session is process 1 itself."""
+
     def host_pid(self) -> int | None:
         """Return the PID of the sandbox's first process."""
         return self._sandbox.host_pid()
