@@ -42,6 +42,8 @@ def run_command(channel: Channel, job: dict[str, Any]) -> None:
     os.environ.update(job.get("environment") or {})
     if job.get("end"):
         _run_with_end(channel, argv, job.pop("end"))
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # ignored in Python; programs need the default
+        signal.signal(number, signal.SIG_DFL)
     try:
         os.execvp(argv[0], argv)
     except (OSError, ValueError) as error:

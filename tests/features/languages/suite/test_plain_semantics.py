@@ -126,3 +126,59 @@ def test_a_tool_runs_its_tests_as_ever(service: Service, runner: str) -> None:
     results = judge(service, *items, grader=grader, limits=LIMITS)
     expected = [1.0] * len(right) + [0.0] * len(wrong)
     assert [result["reward"] for result in results] == expected, results
+
+
+_SIGNALS = {  # language, program, and the end of its message; none of a program that passes
+    "abort": (
+        "c",
+        '#include <stdio.h>\n#include <stdlib.h>\nint main() { puts("on"); fflush(stdout); abort(); }',
+        "SIGABRT",
+    ),
+    "raise": (
+        "c",
+        '#include <signal.h>\n#include <stdio.h>\nint main() { puts("on"); fflush(stdout); raise(SIGTERM); return 0; }',
+        "SIGTERM",
+    ),
+    "a fault": (
+        "c++",
+        '#include <csignal>\n#include <iostream>\nint main() { std::cout << "on" << std::endl; raise(SIGSEGV); }',
+        "SIGSEGV",
+    ),
+    "its own SIGKILL": (
+        "c",
+        '#include <signal.h>\n#include <stdio.h>\n#include <unistd.h>\nint main() { puts("on"); fflush(stdout); kill(getpid(), SIGKILL); }',
+        "SIGKILL",
+    ),
+    "a closed pipe": (
+        "c",
+        '#include <stdio.h>\n#include <unistd.h>\nint main() { int p[2]; puts("on"); fflush(stdout); pipe(p); close(p[0]); write(p[1], p, 1); return 0; }',
+        "SIGPIPE",
+    ),
+    "a shell's": ("bash", "echo on; kill -TERM $$; echo off", "SIGTERM"),
+    "a shell's that it traps": ("bash", "trap 'echo on' TERM; kill -TERM $$", ""),
+    "a shell's pipeline": (
+        "bash",
+        'yes | head -1 >/dev/null; [ "${PIPESTATUS[*]}" = "141 0" ] && echo on',
+        "",
+    ),
+    "of a group": ("bash", 'trap "" TERM; kill 0; echo on', ""),
+    "node's": (
+        "javascript",
+        'console.log("on"); process.kill(process.pid, "SIGTERM"); setTimeout(() => {}, 5000)',
+        "SIGTERM",
+    ),
+}
+
+
+def test_programs_end_by_signals_as_outside_of_a_sandbox(service: Service) -> None:
+    table = {name: entry for name, entry in _SIGNALS.items() if is_language_here(entry[0])}
+    grader = {"kind": "stdio", "cases": [{"stdin": "", "stdout": "on\n"}]}
+    items = [
+        {"completion": program, "language": language, "grader": grader}
+        for language, program, _ in table.values()
+    ]
+    results = judge(service, *items, limits=LIMITS)
+    for (name, (*_, signal)), result in zip(table.items(), results, strict=True):
+        wanted = (0.0, "runtime_error") if signal else (1.0, "passed")
+        assert (name, result["reward"], result["verdict"]) == (name, *wanted), result
+        assert result["message"].endswith(signal), result
