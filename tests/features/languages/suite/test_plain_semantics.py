@@ -140,7 +140,7 @@ _SIGNALS = {  # language, program, and the end of its message; none of a program
         "SIGTERM",
     ),
     "a fault": (
-        "c++",
+        "cpp",
         '#include <csignal>\n#include <iostream>\nint main() { std::cout << "on" << std::endl; raise(SIGSEGV); }',
         "SIGSEGV",
     ),
