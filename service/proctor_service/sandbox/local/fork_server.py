@@ -112,14 +112,17 @@ def main(
     if not config["memory_counted"]:
         kernel.make_threads_lean(THREAD_MB)
     for name, value in (
-        (resource.RLIMIT_CORE, 0),
+        # With 0, a handler of the machine in core_pattern would still run: see core(5).
+        (resource.RLIMIT_CORE, 1),
         (resource.RLIMIT_MEMLOCK, 1 << 16),
         (resource.RLIMIT_MSGQUEUE, 0),
         (resource.RLIMIT_SIGPENDING, _PENDING_SIGNALS),  # also limits timers
     ):
-        most = resource.getrlimit(name)[1]
-        value = value if most == resource.RLIM_INFINITY else min(value, most)
-        resource.setrlimit(name, (value, value))
+        try:
+            resource.setrlimit(name, (value, value))
+        except (ValueError, OSError):  # above the hard limit of an ordinary user
+            value = min(value, resource.getrlimit(name)[1])
+            resource.setrlimit(name, (value, value))
     if image:
         image_root.take_variables(image["variables"])
     elif contained:

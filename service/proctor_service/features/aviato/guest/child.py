@@ -57,7 +57,8 @@ def _lock_down(ends: tuple[int, int, int], uid: int | None, box: str, filters: l
     with open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")  # killed first when the remote sandbox's memory is used up
     for name, value in (
-        (resource.RLIMIT_CORE, 0),
+        # With 0, a handler of the machine in core_pattern would still run: see core(5).
+        (resource.RLIMIT_CORE, 1 if resource.getrlimit(resource.RLIMIT_CORE)[1] else 0),
         (resource.RLIMIT_NOFILE, _DESCRIPTORS),
         (resource.RLIMIT_MEMLOCK, 1 << 16),
         (resource.RLIMIT_MSGQUEUE, 0),
