@@ -142,31 +142,97 @@ def test_a_container_is_a_group_of_its_own_whose_processes_all_move() -> None:
     assert len(moved) == 2
 
 
-def test_a_group_with_other_processes_is_named_and_stays_as_it_is() -> None:
-    with delegated_group() as group:
-        other = subprocess.Popen(
-            ["/bin/sh", "-c", 'echo 0 > "$0" && exec sleep 1000', f"{group}/cgroup.procs"]
-        )
-        try:
-            while str(other.pid) not in (group / "cgroup.procs").read_text().split():
-                os.sched_yield()
-            said = found_in(group, sys.executable, "-c", FINDS)
-        finally:
-            other.kill()
-            other.wait()
-        assert not (group / "proctor-service").exists()
-    assert json.loads(said[0])[0][0] is None
-    assert "has other processes" in json.loads(said[0])[0][1]
-    assert said[1].endswith(f"0::/{group.name}")
+@contextmanager
+def beside_another_process(group: Path) -> Iterator[int]:
+    """A process of somebody else in a group, without which the group may have no children."""
+    other = subprocess.Popen(
+        ["/bin/sh", "-c", 'echo 0 > "$0" && exec sleep 1000', f"{group}/cgroup.procs"]
+    )
+    try:
+        while str(other.pid) not in (group / "cgroup.procs").read_text().split():
+            os.sched_yield()
+        yield other.pid
+    finally:
+        other.kill()
+        other.wait()
 
 
-def test_a_group_without_controllers_or_of_another_user_is_named() -> None:
+@PROCESSES
+def test_beside_other_processes_sandboxes_of_root_have_groups_above(workers: str) -> None:
+    with delegated_group() as group, beside_another_process(group) as other:
+        with service_in(group, 0, PROCTOR_WORKERS=workers, PROCTOR_SLOTS="2") as service:
+            pid = service.pid
+            results = judged(
+                service, HOLDS.format(300, 0), HOLDS.format(100, 0), MANY, memory_mb=200
+            )
+            groups = list(ROOT.glob("proctor-*/slot-*"))
+            beside = (group / "cgroup.procs").read_text().split()
+        assert str(other) in (group / "cgroup.procs").read_text().split()
+        assert not [path for path in group.iterdir() if path.is_dir()]
+    assert verdicts(results) == ["memory_limit", "passed", "runtime_error"]
+    assert "BlockingIOError" in results[2]["stderr"]
+    assert [result["degraded"] for result in results] == [[]] * 3
+    assert len(groups) >= 2
+    assert str(pid) in beside
+    assert not list(ROOT.glob("proctor-*"))
+
+
+def test_a_limit_of_the_service_holds_for_its_sandboxes() -> None:
     with delegated_group() as group:
-        bare = group / "bare"
-        bare.mkdir()
-        assert delegated(bare) == f"{bare} has no memory and pids controllers"
+        (group / "cgroup.subtree_control").write_text("+memory +pids")
+        inner = group / "session"
+        inner.mkdir()
+        with beside_another_process(inner):
+            for limited, found in ((None, group), (group, group), (inner, None)):
+                if limited is not None:
+                    (limited / "pids.max").write_text("500")
+                said = json.loads(found_in(inner, sys.executable, "-c", FINDS)[0])
+                assert [hierarchy and hierarchy[1:] for hierarchy, _ in said] == [
+                    found and [str(found)]
+                ] * 2, limited
+            assert "has other processes" in said[0][1]
+            assert not (inner / "proctor-service").exists()
+
+
+LEAVES = """
+import os, time
+from proctor_service.sandbox.local.cgroups import Groups, find
+
+group = Groups(find()[0], 1.0).make("slot-0")
+entrances = group.entrances()
+if os.fork() == 0:
+    for entrance in entrances:
+        os.write(entrance, b"0")
+    os.closerange(0, 100)  # the lock, and the test's pipes
+    time.sleep(1000)
+os._exit(0)
+"""
+CLEARS = """
+from proctor_service.sandbox.local.cgroups import find, remove_stale
+remove_stale(find()[0])
+"""
+
+
+def test_the_next_service_removes_groups_above_of_a_killed_service() -> None:
+    with delegated_group() as group:
+        with beside_another_process(group):
+            found_in(group, sys.executable, "-c", LEAVES)
+        left = list(ROOT.glob("proctor-*"))
+        assert len(left) == 1
+        found_in(group, sys.executable, "-c", CLEARS)
+        assert left[0].exists(), "a young group may be of a service that starts"
+        os.utime(left[0], (0, 0))
+        found_in(group / "proctor-service", sys.executable, "-c", CLEARS)
+        assert not left[0].exists()
+
+
+def test_a_group_of_another_user_is_named() -> None:
+    with delegated_group() as group:
         becomes = [sys.executable, ordinary_user.__file__, str(USER), sys.executable, "-c", FINDS]
         said = found_in(group, "env", f"PYTHONPATH={os.pathsep.join(sys.path)}", *becomes)
+        bare = group / "bare"
+        bare.mkdir()
+        assert delegated(bare) == group, "it has controllers, and the user is root"
     assert json.loads(said[0])[0] == [
         None,
         f"{group} is not delegated to this user: Permission denied",

@@ -76,6 +76,7 @@ def test_the_root_of_the_machine_keeps_its_processes(tmp_path: Path) -> None:
 
 def test_a_missing_controller_is_named(tmp_path: Path) -> None:
     own = group_at(tmp_path / "unit", available="cpu pids\n")
+    group_at(tmp_path, available="cpu\n")
     assert delegated(own, tmp_path) == f"{own} has no memory and pids controllers"
     assert delegated(tmp_path / "none", tmp_path) == (
         f"{tmp_path}/none is not delegated to this user: No such file or directory"
@@ -98,6 +99,40 @@ def test_other_processes_in_its_group_are_named_and_it_goes_back(
     assert isinstance(said, str)
     assert "has other processes, too" in said
     assert (own / "cgroup.procs").read_text() == str(os.getpid())
+
+
+@pytest.mark.parametrize(
+    ("limits", "found"),
+    [
+        ({}, "slice"),
+        ({"slice/session/memory.max": "max\n", "slice/session/cpu.max": "max 100000\n"}, "slice"),
+        ({"slice/session/cpuset.cpus": "\n", "slice/pids.max": "4915\n"}, "slice"),
+        ({"slice/session/pids.max": "4915\n"}, None),
+        ({"slice/session/cpu.max": "50000 100000\n"}, None),
+        ({"slice/session/io.max": "8:0 rbps=1000 wbps=max\n"}, None),
+        ({"slice/cgroup.controllers": "cpu pids\n"}, ""),
+        ({"slice/cgroup.controllers": "cpu pids\n", "slice/memory.high": "4096\n"}, None),
+        ({"slice/cgroup.controllers": "\n", "cgroup.controllers": "cpu\n"}, None),
+    ],
+)
+def test_without_controllers_the_nearest_group_above_is_taken_unless_a_limit_is_between(
+    tmp_path: Path, limits: dict[str, str], found: str | None
+) -> None:
+    for path in ("", "slice"):
+        group_at(tmp_path / path)
+    own = group_at(tmp_path / "slice" / "session", available="")
+    for name, text in limits.items():
+        (tmp_path / name).write_text(text)
+    expected = f"{own} has no memory and pids controllers" if found is None else tmp_path / found
+    assert delegated(own, tmp_path) == expected
+    if found is not None:
+        assert (tmp_path / found / "cgroup.subtree_control").read_text() == "+memory +pids"
+    assert (own / "cgroup.procs").read_text() == "1\n7\n"
+
+
+def test_a_group_outside_of_the_namespace_has_none_above(tmp_path: Path) -> None:
+    root = group_at(tmp_path / "root")
+    assert isinstance(delegated(root / ".." / "other", root), str)
 
 
 def test_weights_need_the_cpu_controller(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 In v2 a group with processes cannot have children with limits; only the machine's root is exempt
 (see "No Internal Process Constraint" in the kernel's cgroup-v2.rst). The service therefore moves
 itself into a child of its group, the service group. Processes started later begin there, and share
-the parent.
+the parent. Where its group has other processes, or no controllers, the groups of sandboxes are below
+the nearest group above that can have them, and the service stays where it is.
 """
 
 from __future__ import annotations
@@ -19,6 +20,11 @@ _OWN = Path("/proc/self/cgroup")
 _SERVICE_GROUP = "proctor-service"
 _NEEDED = frozenset({"memory", "pids"})
 _TRIES = 10  # processes of a container may start others while they are moved
+_LIMITS = (
+    "memory.max", "memory.high", "memory.swap.max", "pids.max", "cpu.max", "cpuset.cpus",
+    "cpuset.mems", "io.max",
+)  # fmt: skip
+_UNLIMITED = ("", "max")  # first word of these files: `max 100000` in cpu.max
 
 
 def own_group(own: Path = _OWN, root: Path = _ROOT) -> Path | None:
@@ -49,19 +55,44 @@ def delegated(own: Path, root: Path = _ROOT) -> Path | str:
     """
     directory = own.parent if own.name == _SERVICE_GROUP else own
     try:
-        if not set((directory / "cgroup.controllers").read_text().split()) >= _NEEDED:
-            return f"{directory} has no memory and pids controllers"
-        control = directory / "cgroup.subtree_control"
-        if not set(control.read_text().split()) >= _NEEDED:
-            _enable(directory, control, is_container=directory == root)
+        if set((directory / "cgroup.controllers").read_text().split()) >= _NEEDED:
+            _enable(directory, is_container=directory == root)
+            return directory
+        why_not = f"{directory} has no memory and pids controllers"
     except OSError as error:
+        why_not = f"{directory} is not delegated to this user: {error.strerror}"
         if error.errno == errno.EBUSY:
-            return (
+            why_not = (
                 f"{directory} has other processes, too: start the service in a group of its own "
                 "(systemd-run --scope -p Delegate=yes)"
             )
-        return f"{directory} is not delegated to this user: {error.strerror}"
-    return directory
+    return _above(directory, root) or why_not
+
+
+def _above(group: Path, root: Path) -> Path | None:
+    """Return the nearest group above for groups with limits; None if there is none.
+
+    A limit of the service holds for its sandboxes: the search ends at a group with a limit.
+    """
+    if ".." in group.parts:  # outside of this cgroup namespace
+        return None
+    while group != root and not _is_limited(group):
+        group = group.parent
+        with contextlib.suppress(OSError):
+            controllers = (group / "cgroup.controllers").read_text().split()
+            if set(controllers) >= _NEEDED and os.access(group, os.W_OK):
+                _write_controllers(group)
+                return group
+    return None
+
+
+def _is_limited(group: Path) -> bool:
+    """Return True if processes that leave a group escape a limit."""
+    for name in _LIMITS:
+        with contextlib.suppress(FileNotFoundError):  # the controller is not enabled
+            if (group / name).read_text().partition(" ")[0].strip() not in _UNLIMITED:
+                return True
+    return False
 
 
 def shares_cores(directory: Path) -> bool:
@@ -75,10 +106,12 @@ def shares_cores(directory: Path) -> bool:
     return True
 
 
-def _enable(directory: Path, control: Path, *, is_container: bool) -> None:
+def _enable(directory: Path, *, is_container: bool) -> None:
     """Enable the controllers below a group, whose processes move away. Raises OSError."""
+    if set((directory / "cgroup.subtree_control").read_text().split()) >= _NEEDED:
+        return
     if not (directory / "cgroup.type").exists():  # the machine's root, which keeps its processes
-        control.write_text("+memory +pids")
+        _write_controllers(directory)
         return
     group = directory / _SERVICE_GROUP
     group.mkdir(exist_ok=True)
@@ -90,12 +123,18 @@ def _enable(directory: Path, control: Path, *, is_container: bool) -> None:
                 break
             _move(map(int, left), group)
     try:
-        control.write_text("+memory +pids")
+        _write_controllers(directory)
     except OSError:
         with contextlib.suppress(OSError):
             _move([os.getpid()], directory)
             group.rmdir()
         raise
+
+
+def _write_controllers(directory: Path) -> None:
+    control = directory / "cgroup.subtree_control"
+    if not set(control.read_text().split()) >= _NEEDED:
+        control.write_text("+memory +pids")
 
 
 def _move(pids: Iterable[int], group: Path) -> None:

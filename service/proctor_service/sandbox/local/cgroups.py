@@ -254,8 +254,9 @@ class Groups:
 def find() -> tuple[Hierarchy | None, str]:
     """Return the hierarchy in which this process may create groups, or None and the reason.
 
-    v2 needs a delegated subtree: systemd's `Delegate=yes`, or a writable /sys/fs/cgroup in a
-    container. There this process may move into another group (`delegation.py`).
+    v2 needs a group that this process may change: delegated by systemd's `Delegate=yes`, in a
+    writable /sys/fs/cgroup of a container, or as root. This process may move into another group
+    there (`delegation.py`).
     """
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
@@ -283,8 +284,14 @@ def find() -> tuple[Hierarchy | None, str]:
 
 
 def remove_stale(hierarchy: Hierarchy) -> None:
-    """Kill leftover processes of dead services and remove their groups."""
-    for directory in set(hierarchy.directories.values()):
+    """Kill leftover processes of dead services and remove their groups.
+
+    A dead service may have started in a group above.
+    """
+    directories = set(hierarchy.directories.values())
+    if hierarchy.version == 2:
+        directories |= {d for d in next(iter(directories)).parents if d.is_relative_to(_ROOT)}
+    for directory in directories:
         for child in directory.glob("proctor-*"):
             if _NAME.fullmatch(child.name) and _is_stale(child):
                 remove_tree(child)

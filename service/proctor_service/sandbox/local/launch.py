@@ -316,7 +316,7 @@ def _cgroup_checks(hierarchy: cgroups.Hierarchy | None, why_not: str) -> list[Ma
                 f"{controller}_cgroup",
                 ok,
                 version if ok else f"{version}; instead: {instead}",
-                "run in a delegated cgroup (systemd: Delegate=yes), or with cgroup v1 as root",
+                "run as root, or in a delegated cgroup (systemd: Delegate=yes)",
                 guards=True,
             )
         )
