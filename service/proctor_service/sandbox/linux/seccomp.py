@@ -104,7 +104,7 @@ _REFUSED = (
     "setgroups capset seccomp personality"
 )
 
-# Calls needed by a fork server to make a sandbox, besides clone and prctl with any arguments.
+# Calls needed by a fork server to make a sandbox, besides clone with any flags and PR_SET_SECCOMP.
 _SETTING_UP = ("mount", "umount2", "setgroups", "capset", "unshare", "setns")
 _SETTING_UP_IMAGE = (*_SETTING_UP, "pivot_root")
 # Calls for services of an image, to become another user of their user namespace.
@@ -116,22 +116,43 @@ _NEW_NAMESPACES = 0x7E02_0000  # every CLONE_NEW… flag of clone(2)
 _FAMILIES = (1, 2, 10)  # AF_UNIX, AF_INET, AF_INET6
 _PROTOCOLS = (0, 1, 6, 17, 58)  # the family's default, ICMP, TCP, UDP, ICMPv6
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C  # typing into a terminal
-_TCP, _TCP_ULP = 6, 31
+# Second byte of an ioctl: terminals and waiting bytes, attributes of files, sockets, copies by
+# reference. Other kinds are for devices, and for rare parts of the kernel.
+_IOCTL_BYTE, _IOCTL_KINDS = 0xFF00, (0x5400, 0x6600, 0x8900, 0x9400)
+# Later options have programs in the kernel, TLS in the kernel, or memory outside of the limits:
+# TCP_ULP = 31, SO_ATTACH_BPF = 50, SO_RESERVE_MEM = 73.
+_TCP, _TCP_LATER, _SOL_SOCKET_LATER, _SO_ATTACH_FILTER = 6, 31, 50, 26
 # Setting this limit succeeds without effect. The kernel's kill at a CPU time limit looks like a
 # kill from outside, so a program could escape a bad reward. The service limits CPU time.
 _RLIMIT_CPU = 0
 _SCHED_OTHER = 0
 _SOL_SOCKET, _BUFFER_OPTIONS = 1, (7, 8, 32, 33)  # SO_SNDBUF, SO_RCVBUF, and both with FORCE
-# PR_SET_SECCOMP, PR_SET_MM, PR_SET_SYSCALL_USER_DISPATCH, PR_SCHED_CORE
-_PRCTL_REFUSED = (22, 35, 59, 62)
+# prctl(2): signal of the parent's death, dumpable, kept capabilities, name, PR_GET_SECCOMP, bounding
+# set, PR_GET_TSC, PR_GET_SECUREBITS, timer slack, subreaper, no new privileges, huge pages, ambient
+# capabilities, vectors of ARM, PR_GET_SPECULATION_CTRL, tagged addresses of ARM, PR_GET_AUXV. Not
+# PR_SET_MEMORY_MERGE, whose merged pages tell about others; nor PR_SET_VMA, whose names no cgroup counts.
+_PRCTL = (
+    1, 2, 3, 4, 7, 8, 15, 16, 21, 23, 24, 25, 27, 29, 30, 36, 37, 38, 39, 41, 42, 47, 50, 51, 52, 55, 56,
+    0x4155_5856,
+)  # fmt: skip
+_PR_SET_SECCOMP = 22
+# arch_prctl(2): the registers of threads, and large vectors.
+_ARCH_PRCTL = (*range(0x1001, 0x1005), *range(0x1021, 0x1026))
+# madvise(2), without MADV_MERGEABLE, whose merged pages tell about others, and faults of hardware.
+_MADVISE = (*range(12), *range(14, 26), 102, 103)
+# The machine's huge pages belong to no cgroup of memory.
+_MAP_HUGETLB, _MFD_KNOWN = 0x4_0000, 0x1 | 0x2 | 0x8 | 0x10
 
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_NR, _ARCH, _ARG0, _ARG1, _ARG2 = 0, 4, 16, 24, 32
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
+_NR, _ARCH, _ARG0, _ARG1, _ARG2, _ARG3 = 0, 4, 16, 24, 32, 40
 _ALLOW, _KILL, _NOTHING = 0x7FFF_0000, 0x8000_0000, 0x0005_0000  # _NOTHING: success without effect
-_EPERM, _ENOSYS, _EAFNOSUPPORT, _EPROTONOSUPPORT = (
+_EPERM, _ENOSYS, _EAFNOSUPPORT, _EPROTONOSUPPORT, _EINVAL, _ENOMEM, _ENOTTY, _ENOPROTOOPT = (
     0x0005_0000 | code
-    for code in (errno.EPERM, errno.ENOSYS, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT)
-)
+    for code in (
+        errno.EPERM, errno.ENOSYS, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT, errno.EINVAL,
+        errno.ENOMEM, errno.ENOTTY, errno.ENOPROTOOPT,
+    )
+)  # fmt: skip
 
 Instruction = tuple[int, int, int, int]
 
@@ -147,11 +168,9 @@ def outer(machine: str, memory_is_counted: bool, in_image: bool = False) -> byte
     """
     arch, numbers = _ARCHITECTURES[machine], numbers_of(machine)
     allowed = {name for group in _ALLOWED for name in group.split()}
-    if not memory_is_counted:
-        allowed -= {"memfd_create"}
     looked_at = {
         "socket", "socketpair", "setsockopt", "ioctl", "setrlimit", "prlimit64", "setpriority",
-        "sched_setscheduler",
+        "sched_setscheduler", "prctl", "arch_prctl", "madvise", "mmap", "memfd_create",
     }  # fmt: skip
     setting_up = _SETTING_UP_IMAGE if in_image else _SETTING_UP
     allowed = allowed - looked_at | set(setting_up)
@@ -160,7 +179,15 @@ def outer(machine: str, memory_is_counted: bool, in_image: bool = False) -> byte
         code += [(_AT_LEAST, 0, 1, _X32_BIT), (_RETURN, 0, 0, _ENOSYS)]
     code += _looked_at(numbers, "socket", _families_and_protocols())
     code += _looked_at(numbers, "socketpair", _families_and_protocols())
-    code += _looked_at(numbers, "ioctl", _none_of(_ARG1, (_TIOCSTI, _TIOCLINUX)))
+    code += _looked_at(numbers, "mmap", _no_bit_of(_ARG3, _MAP_HUGETLB, _ENOMEM))
+    code += _looked_at(numbers, "madvise", _only(_ARG2, _MADVISE, _EINVAL))
+    code += _looked_at(numbers, "ioctl", _ioctls())
+    code += _looked_at(numbers, "prctl", _only(_ARG0, (*_PRCTL, _PR_SET_SECCOMP), _EINVAL))
+    if "arch_prctl" in numbers:
+        code += _looked_at(numbers, "arch_prctl", _only(_ARG0, _ARCH_PRCTL, _EINVAL))
+    if memory_is_counted:
+        others = ~_MFD_KNOWN & 0xFFFF_FFFF
+        code += _looked_at(numbers, "memfd_create", _no_bit_of(_ARG1, others, _ENOSYS))
     cpu_time = [(_EQUAL, 0, 1, _RLIMIT_CPU), (_RETURN, 0, 0, _NOTHING), (_RETURN, 0, 0, _ALLOW)]
     code += _looked_at(numbers, "setrlimit", [(_LOAD, 0, 0, _ARG0), *cpu_time])
     own = [(_LOAD, 0, 0, _ARG0), (_EQUAL, 1, 0, 0), (_RETURN, 0, 0, _EPERM)]  # own limits only
@@ -188,8 +215,8 @@ def inner(machine: str, in_image: bool = False) -> bytes:
     """
     numbers = numbers_of(machine)
     code: list[Instruction] = [(_LOAD, 0, 0, _NR)]
-    code += _looked_at(numbers, "clone", _no_bit_of(_ARG0, _NEW_NAMESPACES))
-    code += _looked_at(numbers, "prctl", _none_of(_ARG0, _PRCTL_REFUSED))
+    code += _looked_at(numbers, "clone", _no_bit_of(_ARG0, _NEW_NAMESPACES, _EPERM))
+    code += _looked_at(numbers, "prctl", _none_of(_ARG0, (_PR_SET_SECCOMP,)))
     for name in _SETTING_UP_IMAGE if in_image else _SETTING_UP:
         if name in _REFUSED.split() and not (in_image and name in _IN_IMAGE):
             code += [(_EQUAL, 0, 1, numbers[name]), (_RETURN, 0, 0, _EPERM)]
@@ -213,10 +240,14 @@ def _none_of(argument: int, values: tuple[int, ...]) -> list[Instruction]:
 
 
 def _only(argument: int, values: tuple[int, ...], otherwise: int) -> list[Instruction]:
-    code: list[Instruction] = [(_LOAD, 0, 0, argument)]
-    for value in values:
-        code += [(_EQUAL, 0, 1, value), (_RETURN, 0, 0, _ALLOW)]
-    return [*code, (_RETURN, 0, 0, otherwise)]
+    return [(_LOAD, 0, 0, argument), *_tree(sorted(values)), (_RETURN, 0, 0, otherwise)]
+
+
+def _ioctls() -> list[Instruction]:
+    """Allow the kinds of requests that files, pipes, sockets and terminals have."""
+    *refusing, _ = _none_of(_ARG1, (_TIOCSTI, _TIOCLINUX))
+    kinds = [(_AND, 0, 0, _IOCTL_BYTE), *_tree(sorted(_IOCTL_KINDS)), (_RETURN, 0, 0, _ENOTTY)]
+    return [*refusing, *kinds]
 
 
 def _families_and_protocols() -> list[Instruction]:
@@ -228,27 +259,27 @@ def _families_and_protocols() -> list[Instruction]:
 
 
 def _socket_options(memory_is_counted: bool) -> list[Instruction]:
-    """Refuse protocols on top of TCP, such as the kernel's own TLS.
+    """Refuse filters, and options of later kernels, such as protocols on top of TCP.
 
     Where no cgroup counts memory, sockets keep their default buffer sizes: setting another size
     succeeds without effect, which the kernel's own rules permit.
     """
     code: list[Instruction] = [(_LOAD, 0, 0, _ARG1), (_EQUAL, 0, 4, _TCP)]
-    code += [(_LOAD, 0, 0, _ARG2), (_EQUAL, 0, 1, _TCP_ULP), (_RETURN, 0, 0, _EPERM)]
+    code += [(_LOAD, 0, 0, _ARG2), (_AT_LEAST, 0, 1, _TCP_LATER), (_RETURN, 0, 0, _ENOPROTOOPT)]
     code += [(_RETURN, 0, 0, _ALLOW)]
-    if memory_is_counted:
-        return [*code, (_RETURN, 0, 0, _ALLOW)]
     code += [(_EQUAL, 1, 0, _SOL_SOCKET), (_RETURN, 0, 0, _ALLOW), (_LOAD, 0, 0, _ARG2)]
-    for option in _BUFFER_OPTIONS:
+    code += [(_AT_LEAST, 1, 0, _SOL_SOCKET_LATER), (_EQUAL, 0, 1, _SO_ATTACH_FILTER)]
+    code += [(_RETURN, 0, 0, _ENOPROTOOPT)]
+    for option in () if memory_is_counted else _BUFFER_OPTIONS:
         code += [(_EQUAL, 0, 1, option), (_RETURN, 0, 0, _NOTHING)]
     return [*code, (_RETURN, 0, 0, _ALLOW)]
 
 
-def _no_bit_of(argument: int, bits: int) -> list[Instruction]:
+def _no_bit_of(argument: int, bits: int, otherwise: int) -> list[Instruction]:
     return [
         (_LOAD, 0, 0, argument),
         (_ANY_BIT, 0, 1, bits),
-        (_RETURN, 0, 0, _EPERM),
+        (_RETURN, 0, 0, otherwise),
         (_RETURN, 0, 0, _ALLOW),
     ]
 

@@ -70,7 +70,7 @@ def build_root(image: dict[str, Any]) -> None:
         kernel.bind_read_only(source, new + target)
     for name in (*DEVICES, "tty"):
         open(f"{new}/dev/{name}", "w").close()
-        kernel.mount(f"/dev/{name}", f"{new}/dev/{name}", None, kernel.MS_BIND)
+        kernel.bind_read_only(f"/dev/{name}", f"{new}/dev/{name}")  # its times, not its data
     for name, target in _LINKS.items():
         os.symlink(target, f"{new}/dev/{name}")
     kernel.mount(

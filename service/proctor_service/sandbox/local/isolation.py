@@ -103,7 +103,7 @@ def build_root(config: dict[str, object]) -> None:
             os.symlink(target, f"{new}/{link}")
     for name in DEVICES:
         open(f"{new}/dev/{name}", "w").close()
-        kernel.mount(f"/dev/{name}", f"{new}/dev/{name}", None, kernel.MS_BIND)
+        kernel.bind_read_only(f"/dev/{name}", f"{new}/dev/{name}")  # its times, not its data
     _make_etc(f"{new}/etc", config)
     # The fork server's own /proc. Each sandbox mounts its /proc on top: in a user namespace, the
     # kernel permits this mount only if a /proc is already visible.
