@@ -10,6 +10,7 @@ import pytest
 from harness import Service, running_service
 from judging import judge
 from pytest_environments import VERSIONS, interpreter
+from visible_folder import visible_folder
 
 from proctor_service.settings import Settings
 
@@ -56,19 +57,16 @@ VERDICTS = {
 
 
 @pytest.fixture(scope="module", params=[*VERSIONS, "the service's"])
-def service(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Service]:
+def service(request: pytest.FixtureRequest) -> Iterator[Service]:
     """With a pytest of the sandboxes' interpreter; or the service's, where that interpreter has none."""
-    if request.param in VERSIONS:
-        python = interpreter(request.param)
-    else:
-        place = tmp_path_factory.mktemp("bare") / "venv"
-        venv.create(place, with_pip=False)
-        python = place / "bin" / "python"
-    settings = Settings(sandbox_python=python)
-    with running_service(settings, judge=None) as running:
-        yield running
+    with visible_folder() as folder:
+        if request.param in VERSIONS:
+            python = interpreter(request.param)
+        else:
+            venv.create(folder / "venv", with_pip=False)
+            python = folder / "venv" / "bin" / "python"
+        with running_service(Settings(sandbox_python=python), judge=None) as running:
+            yield running
 
 
 def grader(text: str) -> dict[str, Any]:

@@ -126,12 +126,6 @@ class Settings(
     def _with_go_cache(self) -> Settings:
         folder = self.go_cache
         if folder is not None and folder not in self.sandbox_paths:
-            if not folder.is_absolute():
-                raise ValueError(f"PROCTOR_GO_CACHE: {folder} is no absolute path")
-            if folder.is_relative_to("/tmp") or folder.is_relative_to("/var/tmp"):
-                raise ValueError(
-                    f"PROCTOR_GO_CACHE: {folder} lies where sandboxes have their own files"
-                )
             languages = with_go_cache(self.languages, str(folder))
             object.__setattr__(
                 self, "sandbox_paths", [*self.sandbox_paths, folder]

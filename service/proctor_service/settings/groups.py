@@ -136,7 +136,7 @@ class Sandboxes(Group):
     sandbox_python: Path | None = None
     """Interpreter of the sandboxes; default: the base interpreter of this venv."""
     sandbox_paths: list[Path] = []
-    """More directories to show read-only in every sandbox."""
+    """More directories to show read-only in every sandbox; none at /tmp or other places of its own files."""
     allow_degraded: bool = False
     """Start although isolation is incomplete; every result says so."""
 

@@ -14,6 +14,7 @@ from harness import Service, running_service
 from judging import ask, calls, one, stdio
 from optional_programs import skip_without
 from shared_judging import shared_judge
+from visible_folder import visible_folder
 
 from proctor_client.wire import ExecGrader
 from proctor_service.composition import all_graders, make_backend
@@ -140,15 +141,16 @@ def test_a_limit_of_processes_is_meant_for_the_program_and_not_for_its_compiler(
 
 
 def test_a_pytest_that_cannot_be_imported_is_our_error(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    venv.create(tmp_path / "venv", with_pip=False)
-    [packages] = (tmp_path / "venv" / "lib").glob("python*/site-packages")
-    for name in ("_pytest.py", "pytest.py"):
-        (packages / name).write_text(f"raise RuntimeError({TEXT!r})\n")
-    python = tmp_path / "venv" / "bin" / "python"
-    with running_service(Settings(sandbox_python=python), judge=None) as service:
-        is_our_error(service, caplog, grader=PYTEST)
+    with visible_folder() as folder:
+        venv.create(folder / "venv", with_pip=False)
+        [packages] = (folder / "venv" / "lib").glob("python*/site-packages")
+        for name in ("_pytest.py", "pytest.py"):
+            (packages / name).write_text(f"raise RuntimeError({TEXT!r})\n")
+        python = folder / "venv" / "bin" / "python"
+        with running_service(Settings(sandbox_python=python), judge=None) as service:
+            is_our_error(service, caplog, grader=PYTEST)
 
 
 FORGERIES = {

@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from proctor_service.errors import StartError
 from proctor_service.sandbox.environments import default_python
+from proctor_service.sandbox.local.shown_paths import interpreter_paths
 from proctor_service.settings import Settings
 from proctor_service.settings.environments import read_environments
 
@@ -45,7 +46,7 @@ def find_interpreter(settings: Settings) -> Interpreter:
 def ask_interpreter(chosen: Path, variables: Mapping[str, str] = NO_VARIABLES) -> Interpreter:
     """Ask an interpreter, with these variables, for its directories and version.
 
-    Raises StartError if it does not run.
+    Raises StartError if it does not run, or if its directories hide files of sandboxes.
     """
     try:
         process = subprocess.run(
@@ -60,7 +61,7 @@ def ask_interpreter(chosen: Path, variables: Mapping[str, str] = NO_VARIABLES) -
         raise StartError(f"{chosen} does not run: {error}") from None
     shown = [p for p in dict.fromkeys((prefix, base_prefix)) if not is_shown(p)]
     executable = str(chosen.absolute()) if prefix != base_prefix else os.path.realpath(chosen)
-    return Interpreter(executable, tuple(shown), version, tuple(path), prefix)
+    return Interpreter(executable, interpreter_paths(shown, chosen), version, tuple(path), prefix)
 
 
 def is_shown(path: str) -> bool:

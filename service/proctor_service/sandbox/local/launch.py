@@ -39,6 +39,11 @@ from proctor_service.sandbox.local.interpreter import (
     find_interpreter,
     is_shown,
 )
+from proctor_service.sandbox.local.shown_paths import (
+    check_settings,
+    environment_paths,
+    setting_paths,
+)
 from proctor_service.sandbox.memory_room import memory_check, memory_room
 from proctor_service.sandbox.open_files import allowed_open_files
 from proctor_service.settings import Settings, Share, cores
@@ -99,9 +104,11 @@ def make_plan(
 ) -> LocalPlan:
     """Inspect the machine and return the plan for a part of the machine, by default the whole.
 
-    Raises StartError only when the sandboxes' interpreter is missing.
+    Raises StartError when the sandboxes' interpreter is missing, and for paths that sandboxes
+    cannot see.
     """
     share = share or Share()
+    check_settings(settings, environments)
     interpreter = find_interpreter(settings)
     hierarchy, why_not = cgroups.find()
     walls, user_namespace = _namespaces(settings.sandbox_uid)
@@ -172,7 +179,7 @@ def _launch(
         **machine_config,
         "tools": _tool_paths(),
         **_python_config(interpreter),
-        "paths": [*interpreter.shown, *map(str, settings.sandbox_paths)],
+        "paths": [*interpreter.shown, *setting_paths(settings)],
         "seccomp_outer": seccomp.outer(os.uname().machine, memory_counted).hex(),
         "seccomp_inner": seccomp.inner(os.uname().machine).hex(),
     }
@@ -211,7 +218,11 @@ def in_environment(launch: Launch, built: BuiltEnvironment, settings: Settings) 
         config={
             **launch.config,
             **_python_config(interpreter),
-            "paths": [*interpreter.shown, *map(str, (*settings.sandbox_paths, *definition.paths))],
+            "paths": [
+                *interpreter.shown,
+                *setting_paths(settings),
+                *environment_paths(definition, f"environments.{built.name}"),
+            ],
         },
         preload=tuple(dict.fromkeys(preload)),
         code=_code(interpreter),

@@ -14,6 +14,7 @@ import pytest
 from harness import running_service
 from host_image import write_image
 from tiny_packages import DEFAULT, offline, write_wheel
+from visible_folder import visible_folder
 
 from proctor_client import Client, wire
 from proctor_service.features.environments.store import EnvironmentStore
@@ -64,10 +65,11 @@ def kept(folder: Path, definition: str) -> Kept:
 
 
 @pytest.fixture
-def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kept:
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kept]:
     wheels = offline(monkeypatch, tmp_path)
     write_wheel(wheels, "proctortest_number", {"proctortest_number.py": "N = 1"}, "1.0")
-    return kept(tmp_path, 'requirements = ["proctortest-number==1.0"]')
+    with visible_folder() as folder:
+        yield kept(folder, 'requirements = ["proctortest-number==1.0"]')
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ import pytest
 from constants import constants
 from harness import Service, running_service
 from tiny_packages import DEFAULT, offline, usable_interpreters, write_wheel
+from visible_folder import visible_folder
 
 from proctor_service.errors import StartError
 from proctor_service.features.environments.store import EnvironmentStore
@@ -55,13 +56,14 @@ def versions() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def settings() -> Iterator[dict[str, Any]]:
     """Settings with three environments, all built."""
-    folder = tmp_path_factory.mktemp("environments")
-    shown = tmp_path_factory.mktemp("shown")
-    shown.chmod(0o755)
-    (shown / "data.txt").write_text("42")
-    with pytest.MonkeyPatch.context() as patch:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        visible_folder() as folder,
+        visible_folder() as shown,
+    ):
+        (shown / "data.txt").write_text("42")
         wheels = offline(patch, folder)
         for version in ("1.0", "2.0", "4.0"):
             text = {"proctortest_number.py": f"N = {float(version):.0f}"}
@@ -71,7 +73,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         store = EnvironmentStore(folder / "store")
         for name, definition in read_environments(file).items():
             store.build(name, definition, DEFAULT)
-    return {"environments": file, "environments_folder": folder / "store"}
+        yield {"environments": file, "environments_folder": folder / "store"}
 
 
 @pytest.fixture(scope="module", params=[0, 2], ids=["one process", "judge processes"])
@@ -304,17 +306,19 @@ def test_slots_are_shared_by_all(settings: dict[str, Any]) -> None:
 
 
 def test_one_that_cannot_start_is_an_error_and_no_verdict(
-    settings: dict[str, Any], tmp_path: Path
+    tmp_path: Path,
 ) -> None:
-    threads = tmp_path / "threads"
-    threads.mkdir()
-    (threads / "proctortest_threads.py").write_text(THREADS)
-    file = tmp_path / "environments.toml"
-    file.write_text(
-        f'[environments.bad]\npreload = ["proctortest_threads"]\npaths = ["{threads}"]\n'
-        f'env = {{PYTHONPATH = "{threads}"}}\n'
-    )
-    chosen = Settings(slots=2, workers=0, environments=file)
+    with visible_folder() as threads:
+        (threads / "proctortest_threads.py").write_text(THREADS)
+        file = tmp_path / "environments.toml"
+        file.write_text(
+            f'[environments.bad]\npreload = ["proctortest_threads"]\npaths = ["{threads}"]\n'
+            f'env = {{PYTHONPATH = "{threads}"}}\n'
+        )
+        _is_our_error(Settings(slots=2, workers=0, environments=file))
+
+
+def _is_our_error(chosen: Settings) -> None:
     with running_service(chosen, judge=None) as service, service.client() as client:
         result = one(client, "pass", "bad")
         assert result["reward"] is None
