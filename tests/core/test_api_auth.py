@@ -123,6 +123,56 @@ def test_without_tokens_a_page_elsewhere_cannot_ask_under_its_own_name(
         assert client.get("/healthz", headers={"Host": host}).status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("headers", "is_refused"),
+    [
+        ({}, False),
+        ({"Origin": "http://127.0.0.1:8080", "Sec-Fetch-Site": "same-origin"}, False),
+        ({"Origin": "http://127.0.0.1:8080"}, False),
+        ({"Origin": "https://127.0.0.1:8080"}, False),  # TLS ends in front of the service
+        ({"Origin": "http://LOCALHOST:8080", "Host": "localhost:8080"}, False),
+        ({"Sec-Fetch-Site": "none"}, False),
+        ({"Sec-Fetch-Site": "cross-site"}, True),
+        ({"Sec-Fetch-Site": "same-site", "Origin": "http://127.0.0.1:3000"}, True),
+        ({"Origin": "http://127.0.0.1:3000"}, True),
+        ({"Origin": "http://127.0.0.1"}, True),
+        ({"Origin": "https://evil.example"}, True),
+        ({"Origin": "http://127.0.0.1:8080@evil.example"}, True),
+        ({"Origin": "null"}, True),
+        ({"Origin": ""}, True),
+        ({"Origin": "http://["}, True),
+        ({"Origin": "https://evil.example", "X-Forwarded-Host": "evil.example"}, True),
+        ({"Origin": "https://evil.example", "Sec-Fetch-Site": "same-origin"}, True),
+    ],
+)
+def test_without_tokens_another_page_changes_nothing(
+    headers: dict[str, str], is_refused: bool
+) -> None:
+    headers = {"Host": "127.0.0.1:8080", **headers}
+    with running_service(Settings()) as running, running.client() as client:
+        for method, path in (
+            ("POST", "/reward"),
+            ("POST", "/sandboxes"),
+            ("DELETE", "/sandboxes/x"),
+            ("PUT", "/sandboxes/x/files/x"),
+            ("POST", "/rollout"),
+            ("POST", "/compat/run_code"),
+            ("POST", "/nothing"),
+        ):
+            answer = client.request(method, path, headers=headers, content=b"{}")
+            assert (answer.status_code == 403) == is_refused, (method, path, answer.text)
+            if is_refused and "compat" not in path:
+                assert answer.json()["error"]["reason"] == "forbidden"
+                assert "another site" in answer.json()["error"]["message"]
+        assert client.get("/capacity", headers=headers).status_code == 200
+        preflight = client.options(
+            "/reward", headers={**headers, "Access-Control-Request-Method": "POST"}
+        )
+        assert not [name for name in preflight.headers if name.startswith("access-control-")]
+
+
 def test_with_tokens_any_name_of_the_service_will_do(client: httpx.Client) -> None:
     headers = {**bearer("blue-token"), b"Host": b"judge.example"}
     assert client.get("/capacity", headers=headers).status_code == 200
+    of_a_page = {**headers, b"Origin": b"https://elsewhere.example"}
+    assert client.post("/reward", headers=of_a_page, content=b"{}").status_code == 422

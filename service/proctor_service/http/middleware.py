@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from proctor_client import wire
 from proctor_service.errors import Forbidden, Refusal, Unauthorized
+from proctor_service.http.origins import SAFE_METHODS, same_origin
 from proctor_service.http.problems import internal, of_refusal
 from proctor_service.observe.metrics import CLIENT_GONE_STATUS
 
@@ -91,7 +92,9 @@ class Entrance:
 
     Without tokens the service listens on loopback, and a public name in the Host header is refused:
     a web page could have its own name resolve to 127.0.0.1 (DNS rebinding), and then ask and read as
-    if it came from here.
+    if it came from here. Another page may still send a request without reading the answer, so
+    requests of browsers that change something must come from a page of this service. Pages check
+    their forms themselves.
 
     The header `Proctor-Request-Id` lets a client detect a connection mixed up with another
     client's; ids other than 1 to 128 visible ASCII characters are ignored.
@@ -190,6 +193,12 @@ class Entrance:
             )
         if is_page:
             return None
+        is_change = scope["method"] not in SAFE_METHODS
+        if not self._has_tokens and is_change and not same_origin(Headers(scope=scope)):
+            return Forbidden(
+                "a web page of another site sent this request (Origin, Sec-Fetch-Site): set "
+                "PROCTOR_TOKENS, and have programs send a token instead"
+            )
         tenant: str | None = ONLY_TENANT
         token = None
         raw: bytes = scope.get("raw_path") or b""

@@ -14,7 +14,6 @@ import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 
@@ -100,19 +99,6 @@ class Cookies:
 def same(one: str, other: str) -> bool:
     """Return True for equal texts, in a time dependent on their lengths only."""
     return hmac.compare_digest(one.encode(), other.encode("utf-8", "replace"))
-
-
-def same_origin(headers: Headers) -> bool:
-    """Return whether a browser's request came from a page of this service.
-
-    Browsers send Sec-Fetch-Site, and Origin with a POST; another program sends neither.
-    """
-    if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        return False
-    origin = headers.get("origin")
-    if origin is None:
-        return True
-    return bool(origin) and urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
 
 
 def _cookie(headers: Headers) -> str | None:

@@ -23,7 +23,7 @@ from starlette.responses import Response
 from proctor_service.errors import Forbidden, InvalidRequest, NotFound, Refusal, Unauthorized
 from proctor_service.features.journal.answering.questions import TEXTS, Answer
 from proctor_service.features.journal.answering.routes import JournalHandler, line_of
-from proctor_service.features.journal.console.cookies import Cookies, Visit, same, same_origin
+from proctor_service.features.journal.console.cookies import Cookies, Visit, same
 from proctor_service.features.journal.console.costs import Costs
 from proctor_service.features.journal.console.forms import (
     EXAMPLE,
@@ -33,6 +33,7 @@ from proctor_service.features.journal.console.forms import (
     request_of,
 )
 from proctor_service.features.journal.console.policy import PATH
+from proctor_service.http.origins import same_origin
 from proctor_service.http.responses import response_of, while_connected
 from proctor_service.rewards.routes import RewardHandler
 from proctor_service.sandbox.interface import Backend
