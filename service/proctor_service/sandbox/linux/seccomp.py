@@ -115,10 +115,13 @@ _X32_BIT = 0x4000_0000
 _NEW_NAMESPACES = 0x7E02_0000  # every CLONE_NEW… flag of clone(2)
 _FAMILIES = (1, 2, 10)  # AF_UNIX, AF_INET, AF_INET6
 _PROTOCOLS = (0, 1, 6, 17, 58)  # the family's default, ICMP, TCP, UDP, ICMPv6
-_TIOCSTI, _TIOCLINUX = 0x5412, 0x541C  # typing into a terminal
-# Second byte of an ioctl: terminals and waiting bytes, attributes of files, sockets, copies by
-# reference. Other kinds are for devices, and for rare parts of the kernel.
-_IOCTL_BYTE, _IOCTL_KINDS = 0xFF00, (0x5400, 0x6600, 0x8900, 0x9400)
+_TYPES, _TYPE_BITS = (1, 2, 3, 5), 0xF  # SOCK_STREAM, SOCK_DGRAM, SOCK_RAW, SOCK_SEQPACKET
+_TIOCSTI, _TIOCLINUX, _TIOCSETD = 0x5412, 0x541C, 0x5423  # typing into a terminal; its modules
+# Requests of sockets about themselves and interfaces, FICLONE and FICLONERANGE; and all of terminals
+# and waiting bytes, by their second byte. Others belong to devices, file systems of the host, and
+# parts of the kernel that load a module: SIOCGIFBR = 0x8940, SIOCGIFVLAN = 0x8982.
+_IOCTL = (*range(0x8901, 0x8940), 0x4004_9409, 0x4020_940D)
+_IOCTL_BYTE, _IOCTL_TERMINAL = 0xFF00, 0x5400
 # Later options have programs in the kernel, TLS in the kernel, or memory outside of the limits:
 # TCP_ULP = 31, SO_ATTACH_BPF = 50, SO_RESERVE_MEM = 73.
 _TCP, _TCP_LATER, _SOL_SOCKET_LATER, _SO_ATTACH_FILTER = 6, 31, 50, 26
@@ -146,11 +149,14 @@ _MAP_HUGETLB, _MFD_KNOWN = 0x4_0000, 0x1 | 0x2 | 0x8 | 0x10
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 _NR, _ARCH, _ARG0, _ARG1, _ARG2, _ARG3 = 0, 4, 16, 24, 32, 40
 _ALLOW, _KILL, _NOTHING = 0x7FFF_0000, 0x8000_0000, 0x0005_0000  # _NOTHING: success without effect
-_EPERM, _ENOSYS, _EAFNOSUPPORT, _EPROTONOSUPPORT, _EINVAL, _ENOMEM, _ENOTTY, _ENOPROTOOPT = (
+_EPERM, _ENOSYS, _EINVAL, _ENOMEM, _ENOTTY = (
+    0x0005_0000 | code
+    for code in (errno.EPERM, errno.ENOSYS, errno.EINVAL, errno.ENOMEM, errno.ENOTTY)
+)
+_EAFNOSUPPORT, _ESOCKTNOSUPPORT, _EPROTONOSUPPORT, _ENOPROTOOPT = (
     0x0005_0000 | code
     for code in (
-        errno.EPERM, errno.ENOSYS, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT, errno.EINVAL,
-        errno.ENOMEM, errno.ENOTTY, errno.ENOPROTOOPT,
+        errno.EAFNOSUPPORT, errno.ESOCKTNOSUPPORT, errno.EPROTONOSUPPORT, errno.ENOPROTOOPT,
     )
 )  # fmt: skip
 
@@ -244,18 +250,23 @@ def _only(argument: int, values: tuple[int, ...], otherwise: int) -> list[Instru
 
 
 def _ioctls() -> list[Instruction]:
-    """Allow the kinds of requests that files, pipes, sockets and terminals have."""
-    *refusing, _ = _none_of(_ARG1, (_TIOCSTI, _TIOCLINUX))
-    kinds = [(_AND, 0, 0, _IOCTL_BYTE), *_tree(sorted(_IOCTL_KINDS)), (_RETURN, 0, 0, _ENOTTY)]
-    return [*refusing, *kinds]
+    """Allow the requests that files, pipes, sockets and terminals have."""
+    *refusing, _ = _none_of(_ARG1, (_TIOCSTI, _TIOCLINUX, _TIOCSETD))
+    code = [*refusing, *_tree(sorted(_IOCTL)), (_AND, 0, 0, _IOCTL_BYTE)]
+    return [*code, *_tree([_IOCTL_TERMINAL]), (_RETURN, 0, 0, _ENOTTY)]
 
 
 def _families_and_protocols() -> list[Instruction]:
-    """Allow these families and protocols; others may make the kernel load a module."""
-    code: list[Instruction] = [(_LOAD, 0, 0, _ARG0)]
-    for place, family in enumerate(_FAMILIES):
-        code += [(_EQUAL, len(_FAMILIES) - place, 0, family)]
-    return [*code, (_RETURN, 0, 0, _EAFNOSUPPORT), *_only(_ARG2, _PROTOCOLS, _EPROTONOSUPPORT)]
+    """Allow these families, types and protocols; others may make the kernel load a module."""
+    code: list[Instruction] = [(_LOAD, 0, 0, _ARG0), *_unless(_FAMILIES, _EAFNOSUPPORT)]
+    code += [(_LOAD, 0, 0, _ARG1), (_AND, 0, 0, _TYPE_BITS), *_unless(_TYPES, _ESOCKTNOSUPPORT)]
+    return [*code, *_only(_ARG2, _PROTOCOLS, _EPROTONOSUPPORT)]
+
+
+def _unless(values: tuple[int, ...], otherwise: int) -> list[Instruction]:
+    """Go on behind this code for one of the values, else return."""
+    jumps = [(_EQUAL, len(values) - place, 0, value) for place, value in enumerate(values)]
+    return [*jumps, (_RETURN, 0, 0, otherwise)]
 
 
 def _socket_options(memory_is_counted: bool) -> list[Instruction]:
