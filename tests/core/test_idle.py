@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from proctor_service.sandbox.local.absence import Absence
 from proctor_service.sandbox.local.idle import IdleClock, Sample, ThreadTimes
-from proctor_service.sandbox.local.monitor import Absence
 
 Times = tuple[float, float, str]
 """Seconds run, seconds waited for a core, and the state."""
@@ -90,10 +90,13 @@ def test_an_unreadable_figure_of_the_service_makes_no_program_idle() -> None:
     assert found.unseen_seconds >= 0.0
 
 
-def test_the_time_of_a_stopped_service_is_not_idle() -> None:
+def test_sleep_in_which_the_service_was_stopped_is_told_apart() -> None:
     stopped = replace(sample(60, (0.1, 0.0, "S")), away_seconds=58.0)
     after = replace(sample(61, (0.1, 0.0, "S")), away_seconds=58.0)
-    assert idle_seconds([sample(1, (0.1, 0.0, "S")), stopped, after]) == pytest.approx(2.9)
+    clock = IdleClock(Sample(0.0, 0.0, {}), is_counted=True)
+    parts = [clock.account(each) for each in (sample(1, (0.1, 0.0, "S")), stopped, after)]
+    assert sum(part.idle_seconds for part in parts) == pytest.approx(2.9)
+    assert sum(part.away_seconds for part in parts) == pytest.approx(58.0)
 
 
 def test_only_pauses_that_are_neither_work_nor_the_monitor_s_own_count_as_absence(
@@ -102,14 +105,19 @@ def test_only_pauses_that_are_neither_work_nor_the_monitor_s_own_count_as_absenc
     absence = Absence()
     for now, active_seconds in ((0.0, 0.0), (0.5, 0.01), (10.5, 10.0), (70.5, 10.1)):
         monkeypatch.setattr("time.monotonic", lambda now=now: now)
-        absence.note_presence(active_seconds)
-    assert absence.seconds == pytest.approx(58.9)
+        monkeypatch.setattr(absence, "_read", lambda found=active_seconds: found)
+        absence.note_presence()
+    assert absence.seconds == pytest.approx(59.9)
+    assert absence.seconds_now() == pytest.approx(59.9)
+    monkeypatch.setattr("time.monotonic", lambda: 72.5)
+    assert absence.seconds_now() == pytest.approx(61.9)
 
 
 def test_an_unreadable_figure_of_the_service_is_no_absence(monkeypatch: pytest.MonkeyPatch) -> None:
     absence = Absence()
     for now, active_seconds in ((0.0, 500.0), (0.1, None), (0.2, 500.1), (60.2, 500.2)):
         monkeypatch.setattr("time.monotonic", lambda now=now: now)
-        absence.note_presence(active_seconds)
+        monkeypatch.setattr(absence, "_read", lambda found=active_seconds: found)
+        absence.note_presence()
         assert absence.active_seconds >= 500.0
-    assert absence.seconds == pytest.approx(58.9)  # the pause after the gap
+    assert absence.seconds == pytest.approx(59.9)  # the pause after the gap

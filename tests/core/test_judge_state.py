@@ -56,7 +56,7 @@ class Says:
 
     def __init__(self, *lines: list[Any], code: int = 1, began: bool = True) -> None:
         said = [json.dumps(line, separators=(",", ":")).encode() for line in lines]
-        self.lines = [b"!began", *said] if began else said
+        self.lines = [b"!began 1000 5000000", *said] if began else said
         self.code = code
         self.sent: list[Any] = []
         self.limits: list[Limits] = []

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from proctor_service.sandbox.linux.time_limits import TimeLimits
+from proctor_service.sandbox.linux.time_limits import PREPARATION_SECONDS, FirstLine, TimeLimits
 
 BEGIN = "begin"
-Event = str | tuple[float, float] | tuple[float, float, float]
+Event = str | tuple[float, ...]
 
 
 @pytest.mark.parametrize(
@@ -30,6 +32,14 @@ Event = str | tuple[float, float] | tuple[float, float, float]
         ([(0.0, 0.0, 9.1)], "cpu_limit"),
         ([(0.0, 0.0, 8.9), BEGIN, (0.0, 0.0, 17.0), (0.0, 0.0, 25.9)], None),
         ([(0.0, 0.0, 8.9), BEGIN, (0.0, 0.0, 17.0), (0.0, 0.0, 26.1)], "cpu_limit"),
+        # Idle time while the service was stopped decides nothing, if it makes a difference.
+        ([(0.0, 1.0, 0.0, 0.9)], None),
+        ([(0.0, 1.0, 0.0, 1.1)], "unknown"),
+        ([(0.0, 2.1, 0.0, 60.0)], "wall_limit"),
+        ([(1.1, 0.0, 0.0, 60.0)], "cpu_limit"),
+        ([(0.0, 1.0, 0.0, 0.9), BEGIN, (0.0, 1.0, 0.0, 2.9), (0.0, 1.9, 0.0, 3.9)], None),
+        ([(0.0, 1.0, 0.0, 0.9), BEGIN, (0.0, 1.0, 0.0, 2.9), (0.0, 2.1, 0.0, 4.0)], "unknown"),
+        ([(0.0, 1.0, 0.0, 0.9), BEGIN, (0.0, 1.0, 0.0, 5.1)], "unknown"),
     ],
 )
 def test_each_test_has_its_own_time_within_that_of_all(
@@ -43,6 +53,41 @@ def test_each_test_has_its_own_time_within_that_of_all(
         else:
             found.append(limits.sample(*event))
     assert found == [*([None] * (len(found) - 1)), ending]
+
+
+def test_the_work_before_a_program_has_a_limit_of_its_own() -> None:
+    of_preparation = TimeLimits(1.0, 2.0, 3.5, 6.0).of_preparation()
+    assert of_preparation.sample(PREPARATION_SECONDS, PREPARATION_SECONDS) is None
+    assert of_preparation.sample(PREPARATION_SECONDS + 0.1, 0.0) == "cpu_limit"
+    assert of_preparation.sample(0.0, PREPARATION_SECONDS + 0.1) == "wall_limit"
+    longer = TimeLimits(2 * PREPARATION_SECONDS, 2.0, None, None).of_preparation()
+    assert longer.sample(2 * PREPARATION_SECONDS, 0.0) is None
+
+
+SAID = b"!began 1830000 77482910466\n"
+BEGAN = pytest.approx((1.83, 77482.910466))
+
+
+@pytest.mark.parametrize(
+    ("pieces", "found"),
+    [
+        ([SAID], [BEGAN]),
+        ([SAID + SAID], [BEGAN]),
+        ([SAID, SAID, b"x\n"], [BEGAN, None, None]),
+        ([SAID[:9], SAID[9:-1], SAID[-1:]], [None, None, BEGAN]),
+        # Once another line was the first, none can move the beginning.
+        ([b'["unfit","x"]\n', SAID], [None, None]),
+        ([b"\n" + SAID], [None]),
+        ([b"x" * 100, SAID], [None, None]),
+        *(
+            [[line], [None]]
+            for line in (b"!began\n", b"!began 1\n", b"!began -1 2\n", b"!began 1 2 \n")
+        ),
+    ],
+)
+def test_a_program_begins_with_the_first_line_alone(pieces: list[bytes], found: list[Any]) -> None:
+    first_line = FirstLine()
+    assert [first_line.add(each) for each in pieces] == found
 
 
 def test_an_end_between_two_samples_counts_what_is_known_of_the_last_test() -> None:

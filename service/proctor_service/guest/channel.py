@@ -7,14 +7,16 @@ change the channel.
 from __future__ import annotations
 
 import os
+import time
 
 _read, _write, _getpid = os.read, os.write, os.getpid
+_process_time, _monotonic = time.process_time, time.monotonic
 _CHUNK = 1 << 12
 _MOST_AT_ONCE = 1 << 20
-BEGAN = b"!began\n"
-"""Line sent right before the first statement of the submission runs, or before its text is parsed.
+BEGAN = b"!began "
+"""Start of the line of `Channel.began`.
 
-A failure before this line is a failure of the service (`judge/run.py`).
+A failure before this line is a failure of the service or of the task (`judge/run.py`).
 """
 
 LOADED = b"!loaded\n"
@@ -34,6 +36,7 @@ class Channel:
         self._start = 0
         self._searched = 0
         self._owner = _getpid()
+        self._cpu_seconds = 0.0  # of the process that this one is a fork of
 
     def send(self, line: bytes) -> None:
         """Send a line with its trailing newline.
@@ -47,9 +50,21 @@ class Channel:
         while view:
             view = view[_write(self._descriptor, view) :]
 
-    def adopt(self) -> None:
-        """Make this process, a fork of ours, the one that may use the channel."""
-        self._owner = _getpid()
+    def began(self) -> None:
+        """Send `!began C M` right before the first statement of the submission, or its parsing.
+
+        C: CPU time of the sandbox until now, which is ours, M: the monotonic clock, both in
+        microseconds. The limits of time count from here (`time_limits.began`).
+        """
+        cpu_seconds = self._cpu_seconds + _process_time()
+        self.send(b"!began %d %d\n" % (cpu_seconds * 1e6, _monotonic() * 1e6))
+
+    def adopt(self, cpu_seconds: float) -> None:
+        """Make this process, a fork of ours, the one that may use the channel.
+
+        `cpu_seconds`: CPU time of its parent.
+        """
+        self._owner, self._cpu_seconds = _getpid(), cpu_seconds
 
     def detach(self) -> int:
         """Return the descriptor, for direct use; the read buffer must be empty."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import signal
 import stat
+import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..codec import values
 from . import script, work_files
-from .channel import BEGAN, Channel
+from .channel import Channel
 from .session.main import set_dumpable
 from .session.streams import write_all
 
@@ -40,6 +41,7 @@ def run_command(channel: Channel, job: dict[str, Any]) -> None:
     place(channel, job)
     argv = job["argv"]
     os.environ.update(job.get("environment") or {})
+    channel.began()
     if job.get("end"):
         _run_with_end(channel, argv, job.pop("end"))
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # ignored in Python; programs need the default
@@ -83,9 +85,10 @@ def run_for_file(channel: Channel, path: str, run: Callable[[], object]) -> None
 
     End with the program's exit code, or 128 plus its signal. Without a regular file send NO_OUTPUT.
     """
+    cpu_seconds = time.process_time()
     pid = os.fork()
     if not pid:
-        channel.adopt()
+        channel.adopt(cpu_seconds)
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, 1)
         os.close(null)
@@ -130,7 +133,7 @@ def compile_program(channel: Channel, job: dict[str, Any]) -> None:
     failed, or the files were too large.
     """
     place(channel, job)
-    channel.send(BEGAN)
+    channel.began()
     before = _files_here()
     actions: list[tuple[Any, ...]] = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),

@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 
 from ..codec import values
 from . import exit_detection, work_files
-from .channel import BEGAN, Channel
+from .channel import Channel
 
 _NAME = "/solution.py"
 _TEXT_LIMIT = 4000
@@ -100,7 +100,7 @@ def load_job(channel: Channel, job: dict[str, Any]) -> dict[str, Any]:
     as_script = job.get("mode") == "script"
     module, path = new_module("__main__" if as_script else "solution")
     _run_setup(channel, job.get("setup") or "", module.__dict__)
-    channel.send(BEGAN)
+    channel.began()
     say = partial(_send, channel)
     execute(say, job["source"], path, module.__dict__, tests_behind=as_script)
     return module.__dict__

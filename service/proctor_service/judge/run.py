@@ -30,7 +30,7 @@ from proctor_service.sandbox.interface import Ended, GuestMessage, Limits, Sandb
 
 T = TypeVar("T")
 
-_BEGAN, _LOADED = BEGAN.rstrip(b"\n"), LOADED.rstrip(b"\n")
+_LOADED = LOADED.rstrip(b"\n")
 _ANSWERS = (b'["value",', b'["raised",')
 _LOADED_FRAME, _DONE_FRAME = b'["loaded"]', b'["done"]'
 _ROOM_STEP_MB = 64  # few disk sizes, so sandboxes with a snapshot are easier to reuse
@@ -163,16 +163,14 @@ async def run(
     environment: str,
     keep_stdout_bytes: int = 0,
     state: bytes | None = None,
-    says_began: bool = True,
     data: bytes = b"",
     reports_tests: bool = False,
 ) -> Run:
     """Run one job to its end. `data`: bytes behind the job's line, which the line announces.
 
     Raises SandboxUnavailable and SandboxLost, and from `check_outcome` Unfit, InvalidTask and
-    RunnerFailed. `says_began`: true if the job's runner reports the start of the submission; a
-    command's runner does not. `reports_tests`: with each of its lines a test begins, which has its own
-    limits of time. Forged lines gain the limits of all tests together, at most.
+    RunnerFailed. `reports_tests`: with each of its lines a test begins, which has its own limits of
+    time. Forged lines gain the limits of all tests together, at most.
     """
     async with backend.lease(room_for(limits, state), environment) as sandbox:
 
@@ -184,7 +182,7 @@ async def run(
         if data:
             sandbox.send(data)
         finished = await _finished(sandbox)
-    return check_outcome(finished, says_began=says_began)
+    return check_outcome(finished)
 
 
 async def _finished(sandbox: Sandbox) -> Run:
@@ -226,11 +224,11 @@ async def run_calls(
 async def opening(sandbox: Sandbox) -> tuple[bytes, ...]:
     """Return the first line, plus the second if the first reports the submission's start."""
     first = await sandbox.receive()
-    second = await sandbox.receive() if first == _BEGAN else None
+    second = await sandbox.receive() if first is not None and first.startswith(BEGAN) else None
     return tuple(line for line in (first, second) if line is not None)
 
 
-def check_outcome(finished: Run, *, says_began: bool = True) -> Run:
+def check_outcome(finished: Run) -> Run:
     """Return the run without the lines of our runner: submission's start, later runner failure.
 
     Raises Unfit when the submission's files could not be put in place, InvalidTask when the
@@ -239,7 +237,7 @@ def check_outcome(finished: Run, *, says_began: bool = True) -> Run:
     """
     lines = finished.lines
     first = lines[0] if lines else b""
-    if first == _BEGAN:
+    if first.startswith(BEGAN):
         loaded = lines[1:2] == (_LOADED,)
         fault = _second_item(lines[-1], b'["broken",')
         lines = lines[1 + loaded : len(lines) - (fault is not None)]
@@ -255,7 +253,7 @@ def check_outcome(finished: Run, *, says_began: bool = True) -> Run:
     fault = _second_item(first, b'["broken",')
     if fault is not None:
         raise RunnerFailed(f"before the submission began:\n{fault}")
-    if says_began and finished.ended.ending in ("exited", "signalled"):
+    if finished.ended.ending in ("exited", "signalled"):
         how = finished.how_it_ended()
         raise RunnerFailed(f"the sandbox ended before the submission began: {how}")
     return finished

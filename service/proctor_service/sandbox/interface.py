@@ -42,6 +42,7 @@ class Limits:
 
     `cpu_seconds` is the sum over all processes; `wall_seconds` bounds idle time. Both are of one test,
     from one `Sandbox.begin_test` to the next. `total_…`: of all tests together; None for the default.
+    The work of our code before the program counts for none of them.
     """
 
     cpu_seconds: float
@@ -90,7 +91,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Resources used by a sandbox: seconds, and peak megabytes.
+    """Resources used by a sandbox's program: seconds since it began, and peak megabytes.
 
     `idle_seconds`: wall time in which the sandbox neither ran nor waited for a core.
     `active_seconds`: wall time minus run-queue wait, bounded by a command's timeout; 0 if unknown,
@@ -181,7 +182,7 @@ class Sandbox(Protocol):
         """Name of the sandbox in logs and results: `sb_…`."""
 
     def begin(self, message: GuestMessage) -> None:
-        """Start the program. Limits count from this call."""
+        """Start the program. Its limits of time count from the line `!began` of our code inside."""
 
     def send(self, line: bytes) -> None:
         """Send a line to the program, or the bytes announced by an earlier line.
@@ -204,7 +205,8 @@ class Sandbox(Protocol):
     async def ended(self) -> Ended:
         """Wait until the program and all its children are gone; lines stay readable afterwards.
 
-        Raises SandboxLost when the sandbox disappeared for a reason outside the program.
+        Raises SandboxLost when the sandbox disappeared for a reason outside the program, and
+        InvalidTask when the work before the program took too long.
         """
 
     def kill(self) -> None:

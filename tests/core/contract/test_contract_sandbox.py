@@ -279,7 +279,7 @@ async def test_who_takes_turns_idles_in_its_own_alone(place: Place) -> None:
     job = message("python", mode="serve", source="def f(): return 7", files={})
     async with place.backend.lease(limits) as sandbox:
         sandbox.begin(GuestMessage(job, limits, takes_turns=True))
-        assert await sandbox.receive() == b"!began"
+        assert (await sandbox.receive() or b"").startswith(b"!began ")
         assert await sandbox.receive() == b'["loaded"]'
         await place.script("import time\ntime.sleep(1.2)")
         sandbox.hang_up()
@@ -288,7 +288,7 @@ async def test_who_takes_turns_idles_in_its_own_alone(place: Place) -> None:
         assert ended.usage.idle_seconds < 0.6
     async with place.backend.lease(limits) as sandbox:
         sandbox.begin(GuestMessage(job, limits))
-        assert await sandbox.receive() == b"!began"
+        assert (await sandbox.receive() or b"").startswith(b"!began ")
         assert await sandbox.receive() == b'["loaded"]'
         assert await sandbox.receive() is None
         assert (await sandbox.ended()).ending == "wall_limit"
@@ -319,7 +319,8 @@ async def test_lines_are_heard_as_they_arrive_and_answered(place: Place) -> None
             received.append(line)
     assert heard == received
     answers = [b'["value",0,0]', b'["value",1,2]', b'["value",2,4]']
-    assert received == [b"!began", b'["loaded"]', *answers, b'["done"]']
+    assert received[0].startswith(b"!began ")
+    assert received[1:] == [b'["loaded"]', *answers, b'["done"]']
 
 
 @asked
@@ -365,7 +366,7 @@ async def test_who_is_given_no_more_or_takes_nothing_has_no_turn_to_wait_for(pla
     )
     async with place.backend.lease(limits) as sandbox:
         sandbox.begin(job)
-        assert await sandbox.receive() == b"!began"
+        assert (await sandbox.receive() or b"").startswith(b"!began ")
         assert await sandbox.receive() == b"[1]"
         sandbox.hang_up()
         assert await sandbox.receive() == b"[1]"

@@ -19,10 +19,10 @@ from typing import Any
 
 import cwsandbox
 
-from proctor_service.errors import Failure, SandboxLost, SandboxUnavailable
+from proctor_service.errors import Failure, InvalidTask, SandboxLost, SandboxUnavailable
 from proctor_service.features.aviato.failures import failure_of
 from proctor_service.sandbox.interface import Ended, Hear, Limits, Usage
-from proctor_service.sandbox.linux.channel import Evidence, Lines, ended_by
+from proctor_service.sandbox.linux.channel import UNPREPARED, Evidence, Lines, ended_by
 
 _AT_ONCE_BYTES = 1 << 18
 _PIECE_BYTES = 48 << 10
@@ -228,7 +228,14 @@ class RemoteExecution(Lines):
             if secrets.compare_digest(str(report.get("word")), self._word):
                 self._reported = self.open
                 self._goodbye = self._loop.create_task(self._hang_up())
-                self._set_result(_ended(report, self._output))
+                self._finish(report)
+
+    def _finish(self, report: dict[str, Any]) -> None:
+        ended = _ended(report, self._output)
+        if not report["begun"] and ended.ending in ("cpu_limit", "wall_limit"):
+            self._fail((SandboxLost if report["untaken"] else InvalidTask)(UNPREPARED))
+        else:
+            self._set_result(ended)
 
     def _set_result(self, ended: Ended) -> None:
         if self.open:

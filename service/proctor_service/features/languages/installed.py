@@ -149,6 +149,6 @@ class OtherLanguages:
                 argv = (program, f"-std={standard}", "-E", language.source)
                 job = message("command", argv=argv, files={language.source: ""})
                 limits = compiler_limits(submission.limits)
-                finished = await run(backend, job, limits, submission.environment, says_began=False)
+                finished = await run(backend, job, limits, submission.environment)
                 self._takes[key] = finished.ended.exit_code == 0
             return self._takes[key]

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import origins, script, unittest_runs, work_files
-from ..channel import BEGAN, Channel
+from ..channel import Channel
 from . import suite_code
 from .pytest_run import finish, speaker, unusable
 
@@ -36,7 +36,7 @@ def run_shared(channel: Channel, job: dict[str, Any]) -> None:
         tests = _Tests(say, job["before"], job["setup"], job.pop("tests"))
     except suite_code.Unusable as error:
         unusable(channel, str(error))
-    channel.send(BEGAN)
+    channel.began()
     script.find_files(os.getcwd())
     # While submission and tests run, no name leads to the secret word that proves the end.
     finish(say, job.pop("end"), tests.run(job["source"]))

@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 from ...codec import values
 from .. import script, work_files
-from ..channel import BEGAN, Channel
+from ..channel import Channel
 from .pytest_reporter import SETTINGS, configures, files_to_collect, make_reporter
 
 _TEXT = 2000
@@ -70,7 +70,7 @@ def _check(channel: Channel, tests: dict[str, str]) -> None:
 
 def _begin(channel: Channel, say: Callable[..., None], source: str | None) -> None:
     """Send the start of the submission; end the process after a syntax error."""
-    channel.send(BEGAN)
+    channel.began()
     try:
         compile(source or "", "solution.py", "exec", dont_inherit=True)
     except script.UNCOMPILABLE as error:

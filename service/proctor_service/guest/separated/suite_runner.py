@@ -83,6 +83,8 @@ class TestRunner:
     def _set_up(self) -> bool:
         """Run the setup; return False if the tests cannot run."""
         for index, text in enumerate(self._setup):
+            if index == 1:
+                self._channel.began()
             try:
                 exec(compile(text, "<setup>", "exec", 0, True, 0), self._namespace)
             except BaseException as error:

@@ -16,6 +16,7 @@ from typing import Any
 from proctor_client.wire import AssertsGrader, Verdict
 from proctor_service.codec.values import Malformed, loads
 from proctor_service.errors import InvalidTask, JudgeFailed
+from proctor_service.guest.channel import BEGAN
 from proctor_service.judge.analysis.levels import Analysis
 from proctor_service.judge.run import (
     LIMITS,
@@ -147,6 +148,8 @@ async def _converse(submission: Sandbox, tests: Sandbox, message: GuestMessage) 
     relay = asyncio.create_task(relay_answers())
     try:
         while not reports.done and (line := await tests.receive()) is not None:
+            if line.startswith(BEGAN):
+                continue
             if not line.startswith(_REPORT):
                 if not reports.relayed and line.startswith(_FAILURES):
                     reports.broken = text_of(line)

@@ -125,7 +125,6 @@ class Program:
         """Run the program once. Raises JudgeFailed if the sandbox lacks its interpreter."""
         environment = self.submission.environment
         limits, state = self.submission.limits, self.submission.state
-        is_script = self.argv is None
         finished = await run(
             backend,
             job,
@@ -133,7 +132,6 @@ class Program:
             environment,
             keep_stdout_bytes,
             state,
-            is_script,
             self.made.data,
         )
         if self.argv is not None and "/" not in self.argv[0] and NOT_STARTED in finished.lines:
@@ -322,7 +320,6 @@ async def judge_command(
         submission.limits,
         submission.environment,
         state=submission.state,
-        says_began=False,
     )
     verdict, text = ended_well(finished, grader.expect_exit_code, "failed")
     return finished.judgement(

@@ -325,6 +325,7 @@ def _ignore(_: bytes) -> None:
 
 # ---------------------------------------------------------------- ending
 
+UNPREPARED = "what runs before the submission, its files or the tests' setup, took too much time"
 SHORT_OF_MEMORY = "its surroundings ran out of memory before it reached its own limit"
 
 

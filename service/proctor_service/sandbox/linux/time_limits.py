@@ -1,5 +1,10 @@
 """Time limits of a program, and the turns of a conversation, in which waiting is not idle time.
 
+A sandbox first does work of ours: it takes the job, unpacks files, runs the tests' setup. Then it says
+on the channel that the program begins (`began`), with the CPU time until then. This time is no part of
+the program's; it has limits of its own (`of_preparation`). Only the first line counts, which our code
+sends before a statement of the submission can run.
+
 Samples of a program's times come now and then, and tests begin in between. The time between the last
 sample of a test and the first sample of the next one counts for both together only: no test fails for
 the time of another.
@@ -14,8 +19,11 @@ Standard library only; this file is also copied into remote sandboxes.
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Literal
+
+from ...guest.channel import BEGAN
 
 ASIDE = b"!"
 """First byte of an out-of-band message, which does not end the turn."""
@@ -27,6 +35,37 @@ UNSEEN_TIMES = 3
 
 Greater than 1, because an honest program on a busy machine has unattributed time, too.
 """
+
+
+PREPARATION_SECONDS = 60.0
+"""CPU seconds, and idle seconds, of a sandbox before its program begins; more where its limits are."""
+_BEGAN = re.compile(BEGAN + rb"([0-9]{1,18}) ([0-9]{1,18})")  # `!began 1830 77482910466`
+_MOST_BEGAN_BYTES = 64
+_MICROSECOND = 1e-6
+
+
+def began(first_line: bytes) -> tuple[float, float] | None:
+    """Return what a sandbox says as its program begins; None if its first line says something else.
+
+    The values: CPU seconds of the sandbox until then, and its monotonic clock.
+    """
+    found = _BEGAN.fullmatch(first_line)
+    return None if found is None else (int(found[1]) * _MICROSECOND, int(found[2]) * _MICROSECOND)
+
+
+class FirstLine:
+    """The first line on a program's channel, as its data arrive."""
+
+    def __init__(self) -> None:
+        self._data: bytes | None = b""
+
+    def add(self, data: bytes) -> tuple[float, float] | None:
+        """Return what `began` finds in the first line, once, with the data which complete the line."""
+        if self._data is None:
+            return None
+        line, is_whole, _ = (self._data + data).partition(b"\n")
+        self._data = None if is_whole or len(line) > _MOST_BEGAN_BYTES else line
+        return began(line) if is_whole else None
 
 
 class TimeLimits:
@@ -44,23 +83,29 @@ class TimeLimits:
             TESTS * cpu if all_cpu is None else all_cpu,
             TESTS * wall if all_wall is None else all_wall,
         )
-        self._before = (0.0, 0.0, 0.0)  # used by earlier tests
+        self._before = (0.0, 0.0, 0.0, 0.0)  # used by earlier tests
         self._begins = False
+
+    def of_preparation(self) -> TimeLimits:
+        """Return the limits of the work before a program with these limits."""
+        cpu, wall = (max(each, PREPARATION_SECONDS) for each in self._one)
+        return TimeLimits(cpu, wall, cpu, wall)
 
     def begin_test(self) -> None:
         """Begin the next test: its time counts from the next sample."""
         self._begins = True
 
     def sample(
-        self, cpu: float, idle: float, unseen: float = 0.0
-    ) -> Literal["cpu_limit", "wall_limit"] | None:
+        self, cpu: float, idle: float, unseen: float = 0.0, away: float = 0.0
+    ) -> Literal["cpu_limit", "wall_limit", "unknown"] | None:
         """Return the ending `cpu_limit` or `wall_limit` for these times so far, or None.
 
-        `unseen`: time which cannot be attributed.
+        `unseen`: time which cannot be attributed. `away`: idle time in which the service was stopped.
+        If this time decides, the ending is `unknown`.
         """
         if self._begins:
-            self._before, self._begins = (cpu, idle, unseen), False
-        _, before_idle, before_unseen = self._before
+            self._before, self._begins = (cpu, idle, unseen, away), False
+        _, before_idle, before_unseen, before_away = self._before
         (one_cpu, one_wall), (all_cpu, all_wall) = self._one, self._all
         if (
             self.is_over(cpu)
@@ -70,6 +115,8 @@ class TimeLimits:
             return "cpu_limit"
         if idle - before_idle > one_wall or idle > all_wall:
             return "wall_limit"
+        if idle + away - before_idle - before_away > one_wall or idle + away > all_wall:
+            return "unknown"
         return None
 
     def is_over(self, cpu: float) -> bool:

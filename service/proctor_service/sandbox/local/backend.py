@@ -82,6 +82,7 @@ class LocalBackend:
     async def lease(self, limits: Limits, environment: str = DEFAULT) -> AsyncIterator[Sandbox]:
         """Lease a fresh sandbox; see `Backend.lease`."""
         async with self._borrow(environment, limits) as (_, _, sandbox):
+            sandbox.absence = self._monitor.absence
             self._monitor.add(sandbox)
             try:
                 yield sandbox

@@ -27,6 +27,7 @@ import signal
 import socket
 import struct
 import sys
+import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -58,6 +59,7 @@ _WAIT_FOR_ALL = int(socket.MSG_WAITALL)
 _POLLIN = select.POLLIN
 _pipe, _close, _closerange, _pidfd_open = os.pipe, os.close, os.closerange, os.pidfd_open
 _perform, _syscall = kernel.perform, kernel.syscall
+_monotonic = time.monotonic
 _socketpair = _socket.socketpair  # without the wrapper of `socket`
 _DUP3, _OPENAT, _WRITE, _CLOSE, _CHDIR, _RECVFROM = kernel.numbers_of(
     "dup3", "openat", "write", "close", "chdir", "recvfrom"
@@ -276,7 +278,10 @@ class _Forkserver:
             is_foreign = is_foreign and init.is_dying()
             init.end()
         cpu_microseconds = (used[0] + used[2]) * 1_000_000 + used[1] + used[3]
-        self.report(b"ended %d %d %d %d\n" % (status.value, cpu_microseconds, used[4], is_foreign))
+        at = int(_monotonic() * 1e6)
+        self.report(
+            b"ended %d %d %d %d %d\n" % (status.value, cpu_microseconds, used[4], is_foreign, at)
+        )
 
     def prepare(self, channel: int, out: int, err: int, disk_mb: int) -> _Start:
         """Prepare the start of a sandbox with these descriptors and this disk size."""

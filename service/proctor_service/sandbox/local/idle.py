@@ -63,7 +63,8 @@ class Settled:
     """A stretch of wall time with final figures; empty without settled time.
 
     `used_seconds`: CPU time over all cores. `idle_seconds`: time asleep. `unseen_seconds`: time of
-    unknown use. `asleep`: the stretch reaches to the present, and the sandbox slept.
+    unknown use. `asleep`: the stretch reaches to the present, and the sandbox slept. `away_seconds`:
+    time asleep, or stopped, in which the service was stopped; no part of `idle_seconds`.
     """
 
     seconds: float = 0.0
@@ -71,6 +72,7 @@ class Settled:
     idle_seconds: float = 0.0
     unseen_seconds: float = 0.0
     asleep: bool = False
+    away_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +186,9 @@ class IdleClock:
         if not self._is_counted:
             unseen = max(0.0, seconds - idle - max(used, now.seen - first.seen))
         asleep = end is now and idle > 0.95 * seconds > 0.0
-        idle = max(0.0, idle - (end.rested[1] - first.rested[0]) - (end.away - first.away))
+        idle = max(0.0, idle - (end.rested[1] - first.rested[0]))
+        away = min(idle, end.away - first.away)
+        idle -= away
         # The time at which a line or much output was written is unknown: the service, possibly
         # waiting for a core itself, reads it later.
         has_waited = end.exchanges > first.exchanges
@@ -194,7 +198,8 @@ class IdleClock:
         idle -= doubtful
         if blocked and idle > _BLOCKED_PART * seconds:
             idle *= _BLOCKED_PART
-        return Settled(end.begun - first.begun, used, idle, unseen + late + doubtful, asleep)
+        unseen += late + doubtful
+        return Settled(end.begun - first.begun, used, idle, unseen, asleep, away)
 
     def _forget_before(self, mark: _Mark) -> None:
         self._marks = self._marks[self._marks.index(mark) :]
@@ -244,7 +249,7 @@ class Measurement:
     since monitoring began. `contended`: threads recently waited for a core. `settled_seconds`:
     length of the newly settled stretch, which follows the earlier stretches without a gap. Parts of
     this stretch: `idle_seconds`; `active_seconds`, running or idle; `unseen_seconds`, of unknown
-    use.
+    use; `away_seconds`, see `Settled`.
     """
 
     used_seconds: float
@@ -254,14 +259,16 @@ class Measurement:
     idle_seconds: float = 0.0
     active_seconds: float = 0.0
     unseen_seconds: float = 0.0
+    away_seconds: float = 0.0
 
 
 @dataclass(slots=True)
 class Seen:
-    """State of a sandbox at its last sample."""
+    """State of a sandbox at its last sample. `started_at`: see `Monitored`."""
 
     clock: IdleClock
     looked_at: float
+    started_at: float
     cpu_seconds: float = 0.0
     threads: Mapping[int, ThreadTimes] = field(default_factory=dict)
     waited_lately: float = 0.0
@@ -323,4 +330,5 @@ class Seen:
             # Nobody can tell waiting for a core from sleep in processes that come and go. A program
             # set aside waits; its CPU time is exact where a cgroup counts it.
             0.0 if self.set_aside and is_counted else settled.unseen_seconds,
+            settled.away_seconds,
         )

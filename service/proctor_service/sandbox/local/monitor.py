@@ -4,10 +4,11 @@ Time counts as idle if the sandbox neither runs, nor waits for a core, nor is th
 quota: the run queue of a busy machine causes no timeout (see `idle.py`). Of a wait inside the
 kernel (state D) a part counts: an overloaded machine causes these waits, but hostile code can cause
 them, too. In a conversation of two sandboxes, each is idle only in its own turns. Delays of the
-service do not count: neither in a conversation, nor for a program whose output it reads late, nor
-while the service itself is stopped. Without cgroups, each sample sums CPU time and memory over the
-sandbox's processes. The monitor only reports; the sandbox enforces its limits. Sampling many
-processes takes long, so a thread samples them, with pauses and less often.
+service do not count: neither in a conversation, nor for a program whose output it reads late. Idle
+time in which the service itself was stopped is a figure of its own (`absence.py`). Without cgroups,
+each sample sums CPU time and memory over the sandbox's processes. The monitor only reports; the
+sandbox enforces its limits. Sampling many processes takes long, so a thread samples them, with
+pauses and less often.
 
 A program with more than 0.25 s of CPU time is a long runner. Long runners leave the cores to
 programs that have just begun. Among long runners those with the least CPU time have priority, in
@@ -28,6 +29,7 @@ from typing import Protocol
 
 from proctor_service.sandbox.linux import procfs
 from proctor_service.sandbox.linux.time_limits import TurnClock
+from proctor_service.sandbox.local.absence import Absence
 from proctor_service.sandbox.local.cgroups import LONG_RUNNING, SET_ASIDE
 from proctor_service.sandbox.local.idle import IdleClock, Measurement, Sample, Seen, ThreadTimes
 from proctor_service.sandbox.local.memory import MemoryLimit, exceeds, may_exceed
@@ -42,7 +44,6 @@ _LONGEST_REST_SECONDS = 0.5  # and at most
 _TURN_SECONDS = 10.0  # of CPU time
 _THROTTLED_UNITS = {b"throttled_usec": 1e-6, b"throttled_time": 1e-9}  # v2, v1
 _MOST_BYTES = 4096
-_LONGEST_PAUSE_SECONDS = 1.0  # a longer one is not the monitor's own: the service was stopped
 _LOOKS_PER_LOOK_ASIDE = 8  # rounds per sample of a sandbox set aside, which hardly runs
 
 
@@ -50,6 +51,7 @@ class Monitored(Protocol):
     """Interface of a sandbox for the monitor."""
 
     started_at: float
+    """Another value restarts the monitoring: all before was the work of the service."""
 
     @property
     def is_idle(self) -> bool:
@@ -111,29 +113,6 @@ class Pace:
         await asyncio.sleep(min(spent_seconds * _REST, _LONGEST_REST_SECONDS))
         self._since = time.monotonic()
         return True
-
-
-class Absence:
-    """Time in which this process was stopped, or its container frozen, as one total.
-
-    The event loop's thread then neither ran nor waited for a core, for longer than any pause of the
-    monitor. A program that waits for the service, or is frozen as well, must not be called idle.
-    """
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self.active_seconds = 0.0  # run time and run-queue wait of the thread, as last noted
-        self._at: float | None = None
-
-    def note_presence(self, active_seconds: float | None) -> None:
-        """Call at least every second; `active_seconds`: see the attribute; None while unreadable."""
-        now = time.monotonic()
-        if self._at is not None and active_seconds is not None:
-            pause = now - self._at - max(0.0, active_seconds - self.active_seconds)
-            self.seconds += max(0.0, pause - _LONGEST_PAUSE_SECONDS)
-        self._at = now
-        if active_seconds is not None:
-            self.active_seconds = active_seconds
 
 
 class Throttling:
@@ -232,8 +211,7 @@ class Monitor:
         self._throttling = Throttling()
         self._seen: dict[Monitored, Seen] = {}
         self._running: dict[Monitored, Sample] = {}  # with the totals at the start
-        self._absence = Absence()
-        self._own_times: int | None = None  # schedstat of the event loop's thread, held open
+        self.absence = Absence()
         self._looks = 0
 
     def add(self, sandbox: Monitored) -> None:
@@ -243,9 +221,9 @@ class Monitor:
             done=0.0,
             threads={},
             throttled_seconds=self._throttling.seconds(),
-            service_seconds=self._absence.active_seconds,
+            service_seconds=self.absence.active_seconds,
             exchanges=sandbox.exchanges,
-            away_seconds=self._absence.seconds,
+            away_seconds=self.absence.seconds,
         )
 
     def remove(self, sandbox: Monitored) -> None:
@@ -277,9 +255,7 @@ class Monitor:
         """Stop the reads in progress."""
         await self.reads.close()
         self._throttling.close()
-        if self._own_times is not None:
-            os.close(self._own_times)
-            self._own_times = None
+        self.absence.close()
 
     async def cpu_total(self, pid: int) -> float:
         """Return CPU seconds of a process, its descendants, and all their reaped children.
@@ -291,48 +267,33 @@ class Monitor:
             return procfs.cpu_seconds(list(processes))
         return await self.reads.run(lambda: procfs.cpu_seconds(procfs.tree(pid)))
 
-    def _note_presence(self) -> None:
-        """Note the time of the event loop's thread: it ran, or waited for a core."""
-        active_seconds: float | None = 0.0
-        try:
-            if self._own_times is None:
-                path = f"/proc/self/task/{threading.get_native_id()}/schedstat"
-                self._own_times = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            ran, waited, *_ = os.pread(self._own_times, _MOST_BYTES, 0).split()
-            active_seconds = (int(ran) + int(waited)) / 1e9
-        except (FileNotFoundError, ValueError):
-            pass  # this kernel counts no such times
-        except OSError:
-            active_seconds = None  # the machine has no descriptor left
-        self._absence.note_presence(active_seconds)
-
     async def measure(self) -> None:
         """Sample every sandbox older than `_MOMENT_SECONDS` once."""
         pace = Pace()
         service = threading.get_native_id()
         self._looks += 1
-        self._note_presence()
+        self.absence.note_presence()
         for sandbox in list(self._running):
             if time.monotonic() - sandbox.started_at < _MOMENT_SECONDS:
                 continue
             if await pace.rest():
-                self._note_presence()
+                self.absence.note_presence()
             if sandbox not in self._running or sandbox.is_idle:
                 continue
             pid = sandbox.host_pid()
             if pid is None:
                 continue
-            if sandbox not in self._seen:
-                at = sandbox.started_at
+            at = sandbox.started_at
+            if sandbox not in self._seen or self._seen[sandbox].started_at != at:
                 start = replace(self._running[sandbox], begun=at, done=at)
-                self._seen[sandbox] = Seen(IdleClock(start, is_counted=sandbox.is_counted), at)
+                self._seen[sandbox] = Seen(IdleClock(start, is_counted=sandbox.is_counted), at, at)
             elif self._seen[sandbox].set_aside and self._looks % _LOOKS_PER_LOOK_ASIDE:
                 continue
             with contextlib.suppress(procfs.Unread):  # the next sample covers this time, too
                 self._sample(sandbox, pid, service)
 
     def _sample(self, sandbox: Monitored, pid: int, service: int) -> None:
-        seen, away_seconds = self._seen[sandbox], self._absence.seconds
+        seen, away_seconds = self._seen[sandbox], self.absence.seconds
         reading = _read(sandbox, pid, service, self._throttling, away_seconds, _FEW_THREADS)
         if reading is not None:
             self._report(sandbox, seen, reading)
@@ -346,15 +307,17 @@ class Monitor:
 
     def _report_late(self, sandbox: Monitored, seen: Seen, reading: _Reading | None) -> None:
         """Report a thread's reading, unless the service was stopped since the reading began."""
-        self._note_presence()
-        if reading is not None and reading.sample.away_seconds == self._absence.seconds:
+        self.absence.note_presence()
+        if reading is not None and reading.sample.away_seconds == self.absence.seconds:
             self._report(sandbox, seen, reading)
 
     def _report(self, sandbox: Monitored, seen: Seen, reading: _Reading | None) -> None:
         """Report a reading to its sandbox, unless monitoring stopped or a later sample exists."""
         if self._seen.get(sandbox) is not seen or sandbox.is_idle or reading is None:
             return
-        if reading.sample.begun <= seen.looked_at:
+        if reading.sample.begun <= seen.looked_at or seen.started_at != sandbox.started_at:
+            return
+        if not reading.sample.threads:  # the sandbox has ended, at a time that another tells
             return
         sandbox.on_measurement(
             seen.measure(reading.sample, sandbox.turns, is_counted=sandbox.is_counted)

@@ -32,7 +32,7 @@ from proctor_service.sandbox.linux.channel import Poller
 from proctor_service.sandbox.local.bundle import START_SECONDS, Launch, Spawner
 from proctor_service.sandbox.local.cgroups import AWAKE, Group
 from proctor_service.sandbox.local.fork_server import PROGRAM, SESSION
-from proctor_service.sandbox.local.sandbox import LocalSandbox
+from proctor_service.sandbox.local.sandbox import Exit, LocalSandbox
 
 _log = logging.getLogger(__name__)
 _END_SECONDS = 5.0
@@ -215,8 +215,12 @@ class Slot:
                 self._pause = self._loop.call_later(_PAUSE_SECONDS, self._order)
             if self.state != "dead":
                 self.state = "recycling"
-            status, cpu_microseconds, max_rss_kb, is_foreign = map(int, rest.split())
-            sandbox.on_exit(status, cpu_microseconds / 1e6, max_rss_kb, bool(is_foreign))
+            status, cpu_microseconds, peak_kb, is_foreign, at_microseconds = map(int, rest.split())
+            sandbox.on_exit(
+                Exit(
+                    status, cpu_microseconds / 1e6, peak_kb, bool(is_foreign), at_microseconds / 1e6
+                )
+            )
 
     def _die(self, why: str) -> None:
         if self.state == "dead":

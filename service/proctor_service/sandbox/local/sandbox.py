@@ -9,11 +9,14 @@ import os
 import signal
 import struct
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from proctor_service.errors import SandboxLost
+from proctor_service.errors import Failure, InvalidTask, SandboxLost
 from proctor_service.sandbox.interface import Ended, Ending, GuestMessage, Limits, Usage
 from proctor_service.sandbox.linux import procfs
 from proctor_service.sandbox.linux.channel import (
+    UNPREPARED,
     Channel,
     Evidence,
     Poller,
@@ -21,7 +24,8 @@ from proctor_service.sandbox.linux.channel import (
     ended_by,
     outside_cause,
 )
-from proctor_service.sandbox.linux.time_limits import TimeLimits, TurnClock
+from proctor_service.sandbox.linux.time_limits import TimeLimits, TurnClock, began
+from proctor_service.sandbox.local.absence import Absence
 from proctor_service.sandbox.local.bundle import Launch
 from proctor_service.sandbox.local.cgroups import AWAKE, Group
 from proctor_service.sandbox.local.fork_server import LOCKED, RLIMITS, THREAD_MB
@@ -34,6 +38,25 @@ _OWN_PROCESSES = 2  # the fork server and process 1 count against the same user'
 _DESCRIPTORS = 1024
 _RLIMITS = struct.Struct(f"{2 * len(RLIMITS)}Q")
 _DESCRIPTORS_UNCOUNTED = 256  # where no cgroup counts the kernel memory of descriptors
+_UNKNOWN = (
+    "the service was stopped meanwhile, and the program may have waited for longer than it may"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How all processes of a sandbox ended.
+
+    `status`: of its program, as from wait(2). `cpu_seconds`: of the sandbox, our work included.
+    `is_foreign`: no process of the sandbox can have sent the signal of `status`. `at`: monotonic
+    clock at the end.
+    """
+
+    status: int
+    cpu_seconds: float = 0.0
+    peak_kb: int = 0
+    is_foreign: bool = False
+    at: float = math.inf
 
 
 class LocalSandbox(Channel):
@@ -66,41 +89,49 @@ class LocalSandbox(Channel):
         self._streams = (Stream(out, on_output, poller), Stream(err, on_output, poller))
         self._limits: Limits | None = None
         self._time: TimeLimits | None = None
+        self._program_limits: TimeLimits | None = None  # until it begins
+        self._hear: Callable[[bytes], None] | None = None
         self._stopped_for: Ending | None = None
+        self._failure: Failure | None = None
         self._ended: asyncio.Future[Ended] = self._loop.create_future()
         self.started_at = 0.0
         self.idle_seconds = 0.0
         self._kills_before: int | None = 0
         self._unseen_seconds = 0.0
         self._seen_cpu_seconds = 0.0
+        self._cpu_before = 0.0  # of our work before the program
+        self.absence = Absence()
+        self._away_seconds = 0.0  # idle meanwhile
+        self._measured = (0.0, 0.0)  # time of the last measurement, and the absence until then
 
     # ------------------------------------------------------------ called by the judge
 
     def begin(self, message: GuestMessage, descriptors: int = 0, *, is_timed: bool = True) -> None:
-        """Start the program; see `Sandbox.begin`. `descriptors`: limit on open descriptors.
+        """Start the work before the program; see `Sandbox.begin`.
 
-        `is_timed`: False for a program without limits of time.
+        `descriptors`: limit on open descriptors. `is_timed`: False for a program without limits of time.
         """
         limits = self._limits = message.limits
         rlimits = self._rlimits(limits, descriptors or self.descriptor_limit)
         self._kills_before = self.kills_around()
         turns = TurnClock() if message.takes_turns else None
-        self._time = (
-            TimeLimits(
+        self._time = TimeLimits(math.inf, math.inf, None, None)
+        self._hear = message.on_line
+        if is_timed:
+            self._program_limits = TimeLimits(
                 limits.cpu_seconds,
                 limits.wall_seconds,
                 limits.total_cpu_seconds,
                 limits.total_wall_seconds,
             )
-            if is_timed
-            else TimeLimits(math.inf, math.inf, None, None)
-        )
+            self._time = self._program_limits.of_preparation()
         self.group.begin()
         out, err = self._streams
         out.room = max(limits.output_kb << 10, message.keep_stdout_bytes)
         err.room = limits.output_kb << 10
         self.started_at = time.monotonic()
-        self.on_line = message.on_line
+        self._measured = self.started_at, self.absence.seconds
+        self.on_line = self._on_first_line
         for each in (self, out, err):
             self.poller.add(each.descriptor, each.read)
         self.send(rlimits + message.line)
@@ -117,6 +148,20 @@ class LocalSandbox(Channel):
             processes = (min(limits.processes + _OWN_PROCESSES, processes[1]),) * 2
         # The stack's hard limit is unchanged: contest programs raise their own.
         return _RLIMITS.pack(descriptors, descriptors, stack, most_stack, *space, *processes)
+
+    def _on_first_line(self, line: bytes) -> None:
+        """Begin the program if the line says so; no other line can, for it may be the program's own."""
+        self.on_line = self._hear
+        said = began(line)
+        if said is not None and self._program_limits is not None and self._failure is None:
+            self._cpu_before, at = said
+            self.started_at = max(self.started_at, min(at, time.monotonic()))
+            self._measured = self.started_at, self._measured[1]
+            self._time, self._program_limits = self._program_limits, None
+            self.idle_seconds = self._unseen_seconds = self._seen_cpu_seconds = 0.0
+            self._away_seconds = 0.0
+        if self._hear is not None:
+            self._hear(line)
 
     def begin_test(self) -> None:
         """See `Sandbox.begin_test`."""
@@ -175,9 +220,9 @@ class LocalSandbox(Channel):
         return self._limits is None
 
     def cpu_seconds(self, summed: float) -> float:
-        """Return CPU seconds so far; `summed` where no cgroup counts."""
+        """Return the program's CPU seconds so far; `summed` where no cgroup counts."""
         counted = self.group.cpu_seconds()
-        return summed if counted is None else counted
+        return max(0.0, (summed if counted is None else counted) - self._cpu_before)
 
     @property
     def exchanges(self) -> int:
@@ -207,22 +252,36 @@ class LocalSandbox(Channel):
             return
         self.idle_seconds += measurement.idle_seconds
         self._unseen_seconds += measurement.unseen_seconds
+        self._away_seconds += measurement.away_seconds
         self._seen_cpu_seconds = max(self._seen_cpu_seconds, measurement.cpu_seconds)
-        reason = self._time.sample(measurement.cpu_seconds, self.idle_seconds, self._unseen_seconds)
-        if reason is not None:
+        self._measured = time.monotonic(), self.absence.seconds
+        reason = self._time.sample(
+            measurement.cpu_seconds, self.idle_seconds, self._unseen_seconds, self._away_seconds
+        )
+        if reason == "unknown":
+            self._give_up(SandboxLost(_UNKNOWN))
+        elif reason is not None and self._program_limits is not None:
+            self._give_up_preparation()
+        elif reason is not None:
             self.stop(reason)
+
+    def _give_up_preparation(self) -> None:
+        """Stop the sandbox, whose program has not begun in time: for a cause of ours, or by the tests."""
+        is_ours = self._unsent_bytes > 0  # the job, or the files, not taken yet
+        self._give_up((SandboxLost if is_ours else InvalidTask)(UNPREPARED))
+
+    def _give_up(self, failure: Failure) -> None:
+        """Stop the sandbox without a verdict about its program, unless another reason is known."""
+        if self._stopped_for is None:
+            self._failure = failure
+        self.stop("killed")
 
     def on_memory_exceeded(self) -> None:
         """Stop the sandbox."""
         self.stop("memory_limit")
 
-    def on_exit(
-        self, status: int, cpu_seconds: float, max_rss_kb: int, is_foreign: bool = False
-    ) -> None:
-        """Read the remaining output and set the ending, after all processes are gone.
-
-        `is_foreign`: no process of the sandbox can have sent the signal that ended it.
-        """
+    def on_exit(self, exit: Exit) -> None:
+        """Read the remaining output and set the ending, after all processes are gone."""
         if self._ended.done():
             return
         if self._limits is not None:
@@ -236,24 +295,34 @@ class LocalSandbox(Channel):
             self._ended.set_result(Ended("killed", None, None, b"", b"", False, Usage()))
             return
         kills_around = self.kills_since(self._kills_before)
-        if status == signal.SIGKILL and is_machine_short():
+        if exit.status == signal.SIGKILL and is_machine_short():
             kills_around += 1
         kills = self.group.out_of_memory_kills()
-        cpu = max(cpu_seconds, self._seen_cpu_seconds, self.group.cpu_seconds() or 0.0)
+        cpu = max(
+            self.cpu_seconds(0.0), self._seen_cpu_seconds, exit.cpu_seconds - self._cpu_before
+        )
+        is_over = self._time.is_over(cpu)
+        if is_over and self._program_limits is not None:
+            self._give_up_preparation()
         evidence = Evidence(
-            status,
+            exit.status,
             self._stopped_for,
             kills,
-            self._time.is_over(cpu),
+            is_over,
             at_memory_limit=kills > 0 and self.group.at_memory_limit(),
-            is_foreign=is_foreign,
+            is_foreign=exit.is_foreign,
             kills_around=kills_around,
         )
         why = outside_cause(evidence)
         if not self.greeted and self._stopped_for != "killed":
             why = f"its walls did not come up: {self._line[:300].decode('utf-8', 'replace')}"
+        if why is None and self._failure is not None:
+            self._fail(self._failure)
+            return
+        if why is None and self._stopped_for in (None, "killed"):
+            why = self._unmeasured(cpu, exit.at)
         if why is not None:
-            self._fail(why)
+            self._fail(SandboxLost(why))
             return
         out, err = self._streams
         self._ended.set_result(
@@ -265,11 +334,22 @@ class LocalSandbox(Channel):
                 usage=Usage(
                     cpu_seconds=cpu,
                     wall_seconds=time.monotonic() - self.started_at,
-                    peak_memory_mb=max_rss_kb / 1024,
+                    peak_memory_mb=exit.peak_kb / 1024,
                     idle_seconds=self.idle_seconds,
                 ),
             )
         )
+
+    def _unmeasured(self, cpu_seconds: float, at: float) -> str | None:
+        """Return why no verdict is certain, if the service was stopped since the last measurement."""
+        measured_at, away_before = self._measured
+        away = self.absence.seconds_now() - away_before
+        if self._time is None or away <= 0:
+            return None
+        idle = min(at, time.monotonic()) - measured_at - (cpu_seconds - self._seen_cpu_seconds)
+        away = self._away_seconds + max(0.0, min(away, idle))
+        reason = self._time.sample(cpu_seconds, self.idle_seconds, self._unseen_seconds, away)
+        return _UNKNOWN if reason == "unknown" else None
 
     def kills_around(self) -> int | None:
         """Return the number of kills for memory around the sandbox so far; None while unreadable.
@@ -294,14 +374,14 @@ class LocalSandbox(Channel):
             return
         if self.group.out_of_memory_kills() > 0 and self.group.at_memory_limit():
             self._stopped_for = "memory_limit"
-            self.on_exit(signal.SIGKILL, 0.0, 0)
+            self.on_exit(Exit(signal.SIGKILL))
             return
         self.stop("killed")
         self.close()
-        self._fail(why)
+        self._fail(SandboxLost(why))
 
-    def _fail(self, why: str) -> None:
-        self._ended.set_exception(SandboxLost(why))
+    def _fail(self, failure: Failure) -> None:
+        self._ended.set_exception(failure)
         self._ended.exception()  # retrieved here, or asyncio would log a warning
 
     def close(self) -> None:

@@ -391,7 +391,7 @@ import os, sys
 frame = sys._getframe()
 while frame.f_code.co_name != "run_pytest": frame = frame.f_back
 found, names = frame.f_locals, frame.f_globals
-found["channel"].send(names["BEGAN"])
+found["channel"].began()
 found["say"]("collected", 1)
 found["say"]("test", "test_f.py::test_f", "passed", "", "")
 names["finish"](found["say"], found["job"].pop("end"), 0)

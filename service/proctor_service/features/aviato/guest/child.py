@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from ....guest import main
 from ....guest.session import file_operations, snippet
 from ....sandbox.linux import kernel
+from ....sandbox.linux.time_limits import PREPARATION_SECONDS
 
 CHANNEL = 300  # above a program's own descriptors, and above 3 to 255, closed by some
 LIMITS_BYTES = 64
@@ -94,8 +95,10 @@ def _tmp(box: str) -> str:
 
 def limits_line(limits: dict[str, Any], fresh: bool) -> bytes:
     """Return the rlimits for the child to set, in addition to the limits of the supervisor."""
+    # Before a program, our work has its own limit.
+    before = int(max(limits["cpu_seconds"], PREPARATION_SECONDS)) if fresh else 0
     words = (
-        int(limits["timeout_seconds"] or limits["all_cpu_seconds"]) + 2,
+        int(limits["timeout_seconds"] or limits["all_cpu_seconds"]) + 2 + before,
         max(8, min(64, limits["memory_mb"] // 4)),
         limits["memory_mb"] + 64,  # for a bare interpreter
         limits["processes"],

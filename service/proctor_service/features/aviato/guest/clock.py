@@ -22,14 +22,16 @@ class Clock:
     def __init__(self) -> None:
         self.turns: TurnClock | None = None
         self.limits = TimeLimits(0.0, 0.0, 0.0, 0.0)
+        self.program_limits: TimeLimits | None = None  # until it begins
+        self.cpu_before = 0.0  # of our work before the program
         self.timeout_seconds: float | None = None
         self.looks = 0
         self.cpu_seconds = self.idle_seconds = self.used_seconds = 0.0
         self._scheduled: dict[int, float] = {}
         self._at = 0.0
 
-    def start(self, now: float, limits: dict[str, Any]) -> None:
-        """Start counting time."""
+    def start(self, now: float, limits: dict[str, Any], *, is_program: bool) -> None:
+        """Start counting time: of a program, or of our work before the program (`is_program`: False)."""
         self._at = now
         self.timeout_seconds = limits["timeout_seconds"]
         self.limits = TimeLimits(
@@ -38,13 +40,23 @@ class Clock:
             limits["all_cpu_seconds"],
             limits["all_wall_seconds"],
         )
+        if not is_program:
+            self.program_limits = self.limits
+            self.limits = self.limits.of_preparation()
+
+    def begin(self, cpu_seconds: float, at: float) -> None:
+        """Begin the program after our work, which took `cpu_seconds`; `at`: monotonic clock."""
+        if self.program_limits is not None:
+            self.limits, self.program_limits = self.program_limits, None
+            self.cpu_before, self._at = cpu_seconds, at
+            self.cpu_seconds = self.idle_seconds = self.used_seconds = 0.0
 
     def sample(self, pids: list[int], now: float) -> None:
         """Add the time used by these processes and by all ended processes."""
         self.looks += 1
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         try:
-            cpu = procfs.cpu_seconds(pids) + used.ru_utime + used.ru_stime
+            cpu = procfs.cpu_seconds(pids) + used.ru_utime + used.ru_stime - self.cpu_before
             threads = [thread for pid in pids for thread in procfs.threads(pid)]
             scheduled = {thread: procfs.scheduled_seconds(thread) for thread in threads}
             is_runnable = procfs.any_is_runnable(pids)

@@ -28,7 +28,7 @@ from collections import deque
 from typing import Any, NoReturn
 
 from ....sandbox.linux import kernel
-from ....sandbox.linux.time_limits import TurnClock
+from ....sandbox.linux.time_limits import FirstLine, TurnClock
 from . import child, processes, workdir
 from .clock import Clock
 
@@ -86,6 +86,7 @@ class _Supervisor:
         self.word = ""
         self.started = 0.0
         self.clock = Clock()
+        self.first_line = FirstLine()
         self.received = b""
         self.unsent: deque[memoryview] = deque()
         self.hung_up = False
@@ -200,7 +201,7 @@ class _Supervisor:
         self.streams[0].room = self.limits["flood_bytes"]
         self.started = time.monotonic()
         self.clock.turns = TurnClock() if order["takes_turns"] else None
-        self.clock.start(self.started, self.limits)
+        self.clock.start(self.started, self.limits, is_program=not self.fresh)
         if order["still"] and self.uid is not None:
             self.stilled = True
             processes.signal_user(self.uid, signal.SIGSTOP)
@@ -247,8 +248,10 @@ class _Supervisor:
             stream.open = False
             self.poll.unregister(descriptor)
             return False
-        if stream.kind == b"l" and self.clock.turns is not None:
-            self.clock.turns.data_received(data, behind=bool(self.unsent))
+        if stream.kind == b"l":
+            self.hear_begin(data)
+            if self.clock.turns is not None:
+                self.clock.turns.data_received(data, behind=bool(self.unsent))
         stream.total += len(data)
         stored_part = data[: stream.room]
         stream.room -= len(stored_part)
@@ -257,6 +260,13 @@ class _Supervisor:
         if self.limits and stream.total > self.limits["flood_bytes"]:
             self.stop("output_limit")
         return True
+
+    def hear_begin(self, data: bytes) -> None:
+        said = self.first_line.add(data)
+        if said is not None and self.clock.program_limits is not None:
+            cpu_seconds, at = said
+            self.started = max(self.started, min(at, time.monotonic()))
+            self.clock.begin(cpu_seconds, self.started)
 
     def flush(self) -> None:
         data, self.frames = b"".join(self.frames), []
@@ -311,7 +321,7 @@ class _Supervisor:
                 self.status = status
 
     def finish(self) -> None:
-        wall_seconds = time.monotonic() - self.started
+        now = time.monotonic()
         if self.fresh:
             self.end_all()
         if self.stilled and self.uid is not None:
@@ -321,15 +331,18 @@ class _Supervisor:
                 pass
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         _, out, err = self.streams
-        cpu_seconds = max(used.ru_utime + used.ru_stime, self.clock.cpu_seconds)
+        cpu_seconds = used.ru_utime + used.ru_stime - self.clock.cpu_before
+        cpu_seconds = max(cpu_seconds, self.clock.cpu_seconds)
         report = {
             "word": self.word,
             "status": self.status,
             "stopped_for": self.stopped_for,
+            "begun": self.clock.program_limits is None,
+            "untaken": bool(self.unsent),
             "out_of_memory_kills": processes.out_of_memory_kills() - self.oom_kills,
             "cpu_seconds": cpu_seconds,
             "cpu_exceeded": self.clock.limits.is_over(cpu_seconds),
-            "wall_seconds": wall_seconds,
+            "wall_seconds": now - self.started,
             "idle_seconds": self.clock.idle_seconds,
             "active_seconds": self.clock.used_seconds,
             "peak_memory_mb": used.ru_maxrss / 1024,
