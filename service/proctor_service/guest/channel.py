@@ -19,6 +19,12 @@ BEGAN = b"!began "
 A failure before this line is a failure of the service or of the task (`judge/run.py`).
 """
 
+TIMED = b"!timed "
+"""The same where the tests' setup comes next, which may import files of the submission.
+
+The limits of time count from here, since these files could send any line. The line with BEGAN follows.
+"""
+
 LOADED = b"!loaded\n"
 """Line sent after the submission's top level, if that took long: the limits of the first call begin.
 
@@ -50,14 +56,14 @@ class Channel:
         while view:
             view = view[_write(self._descriptor, view) :]
 
-    def began(self) -> None:
+    def began(self, word: bytes = BEGAN) -> None:
         """Send `!began C M` right before the first statement of the submission, or its parsing.
 
         C: CPU time of the sandbox until now, which is ours, M: the monotonic clock, both in
         microseconds. The limits of time count from here (`time_limits.began`).
         """
         cpu_seconds = self._cpu_seconds + _process_time()
-        self.send(b"!began %d %d\n" % (cpu_seconds * 1e6, _monotonic() * 1e6))
+        self.send(b"%s%d %d\n" % (word, cpu_seconds * 1e6, _monotonic() * 1e6))
 
     def adopt(self, cpu_seconds: float) -> None:
         """Make this process, a fork of ours, the one that may use the channel.

@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 
 from ..codec import values
 from . import exit_detection, work_files
-from .channel import Channel
+from .channel import TIMED, Channel
 
 _NAME = "/solution.py"
 _TEXT_LIMIT = 4000
@@ -133,6 +133,8 @@ def _run_setup(channel: Channel, setup: str, namespace: dict[str, Any]) -> None:
     """Run the tests' setup before the program; its failure is the tests'."""
     if not setup:
         return
+    if os.listdir(os.getcwd()) != [_NAME[1:]] or b"PYTHONPATH" in posix.environ:
+        channel.began(TIMED)
     try:
         exec(compile(setup, "<setup>", "exec", dont_inherit=True), namespace)
     except BaseException as error:

@@ -24,7 +24,7 @@ from proctor_client.wire import MAX_FAILURES, Failure, Verdict
 from proctor_service.codec.limits import MAX_LINE_BYTES
 from proctor_service.codec.values import Malformed, loads_message
 from proctor_service.errors import InvalidTask, SandboxLost
-from proctor_service.guest.channel import BEGAN, LOADED
+from proctor_service.guest.channel import BEGAN, LOADED, TIMED
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Ended, GuestMessage, Limits, Sandbox, Sandboxes
 
@@ -222,8 +222,13 @@ async def run_calls(
 
 
 async def opening(sandbox: Sandbox) -> tuple[bytes, ...]:
-    """Return the first line, plus the second if the first reports the submission's start."""
+    """Return the first line, plus the second if the first reports the submission's start.
+
+    A line that the time counts from there, before the tests' setup, is left out.
+    """
     first = await sandbox.receive()
+    if first is not None and first.startswith(TIMED):
+        first = await sandbox.receive()
     second = await sandbox.receive() if first is not None and first.startswith(BEGAN) else None
     return tuple(line for line in (first, second) if line is not None)
 
@@ -236,6 +241,9 @@ def check_outcome(finished: Run) -> Run:
     Only the first line can report these failures, because our runner always writes first.
     """
     lines = finished.lines
+    if lines and lines[0].startswith(TIMED):
+        lines = lines[1:]
+        finished = replace(finished, lines=lines)
     first = lines[0] if lines else b""
     if first.startswith(BEGAN):
         loaded = lines[1:2] == (_LOADED,)

@@ -26,6 +26,8 @@ from . import layer, retained
 from .streams import WholeFile, write_all
 
 _CHUNK = 1 << 18
+_BLOCK = 1 << 14  # tarfile copies a whole block for each small member
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 REFUSED, MISSING, OF_THE_MACHINE = 2, 3, 4
 SAVED = ("work", "home", "tmp")
@@ -165,7 +167,7 @@ def restore(channel: Channel, size_bytes: int) -> None:
         if layer.is_present():
             layer.apply(incoming, retained.rule_of_image([], []))
         else:
-            with tarfile.open(fileobj=incoming, mode="r|", bufsize=_CHUNK) as archive:  # type: ignore[call-overload]
+            with tarfile.open(fileobj=incoming, mode="r|", bufsize=_BLOCK) as archive:  # type: ignore[call-overload]
                 _unpack(archive, os.path.dirname(os.getcwd()))
     except Exception as error:  # forged archives raise more exceptions than tarfile documents
         if work_files.is_of_the_machine(error):
@@ -193,57 +195,98 @@ class _Incoming:
 
 
 def _unpack(archive: Any, box: str) -> None:
-    places = {f"{box}/{name}" for name in SAVED}
-    directories: dict[str, Any] = {}
+    """Unpack in one pass, by descriptors of folders: names may be longer than a path may be."""
+    here, there = _Walk(box), _Walk(box)
+    folders: dict[str, Any] = {}
     while (member := archive.next()) is not None:
         archive.members.clear()
-        path = _way_to(member.name, box, places)
-        if path is None:
+        parts = _parts_of(member.name)
+        if parts is None:
             continue
         if member.isdir():
-            _make_directory(path, places)
-            directories[path] = member
-        elif member.isreg():
-            _unpack_file(path, archive.extractfile(member), member)
+            here.enter(parts)
+            folders[member.name] = member
+            continue
+        *above, name = parts
+        folder = here.enter(above)
+        if member.isreg():
+            _unpack_file(folder, name, archive.extractfile(member), member)
         elif member.issym():
-            os.symlink(member.linkname, path)
-            os.utime(path, (member.mtime, member.mtime), follow_symlinks=False)
+            os.symlink(member.linkname, name, dir_fd=folder)
+            times = (member.mtime, member.mtime)
+            os.utime(name, times, dir_fd=folder, follow_symlinks=False)
         elif member.islnk():
-            target = _way_to(member.linkname, box, places)
-            if target is not None and os.path.lexists(target):
-                os.link(target, path, follow_symlinks=False)
-    for path, member in reversed(directories.items()):
-        os.utime(path, (member.mtime, member.mtime))
-        os.chmod(path, member.mode & 0o777)
+            _link(there, _parts_of(member.linkname), folder, name)
+    there.close()
+    for name, member in reversed(folders.items()):  # a folder that was shut cannot be entered
+        *above, last = _parts_of(name) or [""]
+        folder = here.enter(above)
+        os.utime(last, (member.mtime, member.mtime), dir_fd=folder)
+        os.chmod(last, member.mode & 0o777, dir_fd=folder)
+    here.close()
 
 
-def _way_to(name: str, box: str, places: set[str]) -> str | None:
-    """Return the path of a member, after making its parent directories; None for an invalid name.
-
-    `places` holds the directories known to be real.
-    """
-    top, *parts = name.split("/")
-    if top not in SAVED or not parts or {"", ".", ".."}.intersection(parts):
+def _parts_of(name: str) -> list[str] | None:
+    """Return the parts of a member's name; None for a name that does not belong here."""
+    parts = name.split("/")
+    if parts[0] not in SAVED or len(parts) < 2 or {"", ".", ".."}.intersection(parts):
         return None
-    path = f"{box}/{top}"
-    for part in parts[:-1]:
-        path += "/" + part
-        if path not in places:
-            _make_directory(path, places)
-    return f"{path}/{parts[-1]}"
+    return parts
 
 
-def _make_directory(path: str, places: set[str]) -> None:
+class _Walk:
+    """An open folder below the box, and the way to it. Moves along real folders, and makes missing ones.
+
+    It holds a single descriptor, since a hostile agent chose the depth.
+    """
+
+    def __init__(self, box: str) -> None:
+        self._way: list[str] = []
+        self._here = os.open(box, _FOLDER)
+
+    def enter(self, way: list[str]) -> int:
+        """Return the descriptor of a folder, valid until the next call. Raises OSError."""
+        if way == self._way:
+            return self._here
+        shared = 0
+        for old, new in zip(self._way, way):
+            if old != new:
+                break
+            shared += 1
+        while len(self._way) > shared:
+            self._move("..")
+            self._way.pop()
+        for name in way[shared:]:
+            try:
+                self._move(name)
+            except FileNotFoundError:
+                os.mkdir(name, 0o700, dir_fd=self._here)
+                self._move(name)
+            self._way.append(name)
+        return self._here
+
+    def close(self) -> None:
+        os.close(self._here)
+
+    def _move(self, name: str) -> None:
+        opened = os.open(name, _FOLDER, dir_fd=self._here)
+        os.close(self._here)
+        self._here = opened
+
+
+def _link(walk: _Walk, target: list[str] | None, folder: int, name: str) -> None:
+    """Make another name for a file that was unpacked before; none for anything else."""
+    if target is None:
+        return
+    *above, last = target
     try:
-        os.mkdir(path, 0o700)
-    except FileExistsError:
-        if not stat.S_ISDIR(os.lstat(path).st_mode):
-            raise
-    places.add(path)
+        os.link(last, name, src_dir_fd=walk.enter(above), dst_dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        pass
 
 
-def _unpack_file(path: str, source: Any, member: Any) -> None:
-    descriptor = os.open(path, _NEW, 0o600)
+def _unpack_file(folder: int, name: str, source: Any, member: Any) -> None:
+    descriptor = os.open(name, _NEW, 0o600, dir_fd=folder)
     try:
         while data := source.read(_CHUNK):
             write_all(descriptor, data)

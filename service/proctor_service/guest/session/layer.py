@@ -28,6 +28,7 @@ LOWER = 302
 _REMOVED, _HIDES = ".wh.", ".wh..wh..opq"
 _MODE = 0o1777
 _CHUNK = 1 << 18
+_BLOCK = 1 << 14  # tarfile copies a whole block for each small member
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -135,7 +136,7 @@ def apply(source: Any, rule: Rule) -> None:
     import tarfile
 
     folders: dict[tuple[str, ...], Any] = {}
-    with tarfile.open(fileobj=source, mode="r|", bufsize=_CHUNK) as archive:
+    with tarfile.open(fileobj=source, mode="r|", bufsize=_BLOCK) as archive:
         while (member := archive.next()) is not None:
             vars(archive)["members"].clear()
             parts = member.name.split("/")

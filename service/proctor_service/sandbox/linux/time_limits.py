@@ -23,7 +23,7 @@ import re
 import time
 from typing import Literal
 
-from ...guest.channel import BEGAN
+from ...guest.channel import BEGAN, TIMED
 
 ASIDE = b"!"
 """First byte of an out-of-band message, which does not end the turn."""
@@ -39,7 +39,7 @@ Greater than 1, because an honest program on a busy machine has unattributed tim
 
 PREPARATION_SECONDS = 60.0
 """CPU seconds, and idle seconds, of a sandbox before its program begins; more where its limits are."""
-_BEGAN = re.compile(BEGAN + rb"([0-9]{1,18}) ([0-9]{1,18})")  # `!began 1830 77482910466`
+_BEGAN = re.compile(b"(?:%s|%s)([0-9]{1,18}) ([0-9]{1,18})" % (BEGAN, TIMED))  # `!began 1830 7748`
 _MOST_BEGAN_BYTES = 64
 _MICROSECOND = 1e-6
 
