@@ -104,7 +104,9 @@ _REFUSED = (
     "setgroups capset seccomp personality"
 )
 
-# Calls needed by a fork server to make a sandbox, besides clone with any flags and PR_SET_SECCOMP.
+# Calls needed by a fork server to make a sandbox, besides clone with any flags and PR_SET_SECCOMP;
+# unshare for a new PID or network namespace only, with a socket that lists its sockets (AF_NETLINK,
+# NETLINK_SOCK_DIAG).
 _SETTING_UP = ("mount", "umount2", "setgroups", "capset", "unshare", "setns")
 _SETTING_UP_IMAGE = (*_SETTING_UP, "pivot_root")
 # Calls for services of an image, to become another user of their user namespace.
@@ -113,7 +115,9 @@ _IN_IMAGE = frozenset({"setgroups"})
 _ARCHITECTURES = {"x86_64": 0xC000_003E, "aarch64": 0xC000_00B7}
 _X32_BIT = 0x4000_0000
 _NEW_NAMESPACES = 0x7E02_0000  # every CLONE_NEW… flag of clone(2)
+_NEW_PID, _NEW_NETWORK = 0x2000_0000, 0x4000_0000
 _FAMILIES = (1, 2, 10)  # AF_UNIX, AF_INET, AF_INET6
+_NETLINK, _SOCK_DIAG = 16, 4
 _PROTOCOLS = (0, 1, 6, 17, 58)  # the family's default, ICMP, TCP, UDP, ICMPv6
 _TYPES, _TYPE_BITS = (1, 2, 3, 5), 0xF  # SOCK_STREAM, SOCK_DGRAM, SOCK_RAW, SOCK_SEQPACKET
 _TIOCSTI, _TIOCLINUX, _TIOCSETD = 0x5412, 0x541C, 0x5423  # typing into a terminal; its modules
@@ -122,9 +126,16 @@ _TIOCSTI, _TIOCLINUX, _TIOCSETD = 0x5412, 0x541C, 0x5423  # typing into a termin
 # parts of the kernel that load a module: SIOCGIFBR = 0x8940, SIOCGIFVLAN = 0x8982.
 _IOCTL = (*range(0x8901, 0x8940), 0x4004_9409, 0x4020_940D)
 _IOCTL_BYTE, _IOCTL_TERMINAL = 0xFF00, 0x5400
+# Socket options by level whose memory in the kernel is charged to nobody, or which outlast their
+# socket. SOL_SOCKET: SO_ATTACH_FILTER, whose machine code all programs of the machine share. TCP: keys
+# (TCP_MD5SIG). IPv6: labels of flows (IPV6_FLOWLABEL_MGR).
+_OPTIONS_REFUSED = {1: (26,), 6: (14,), 41: (32,)}
 # Later options have programs in the kernel, TLS in the kernel, or memory outside of the limits:
-# TCP_ULP = 31, SO_ATTACH_BPF = 50, SO_RESERVE_MEM = 73.
-_TCP, _TCP_LATER, _SOL_SOCKET_LATER, _SO_ATTACH_FILTER = 6, 31, 50, 26
+# SO_ATTACH_BPF = 50, SO_RESERVE_MEM = 73, TCP_ULP = 31.
+_OPTIONS_LATER = {1: 50, 6: 31}
+# Joining a group fails as on a machine without a device for it (MCAST_JOIN…, and the older names of
+# IPv4 and IPv6). Leaving thousands of groups would lock the configuration of all networks for minutes.
+_JOINS = {0: (35, 39, 42, 46), 41: (20, 27, 42, 46)}
 # Setting this limit succeeds without effect. The kernel's kill at a CPU time limit looks like a
 # kill from outside, so a program could escape a bad reward. The service limits CPU time.
 _RLIMIT_CPU = 0
@@ -149,10 +160,12 @@ _MAP_HUGETLB, _MFD_KNOWN = 0x4_0000, 0x1 | 0x2 | 0x8 | 0x10
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 _NR, _ARCH, _ARG0, _ARG1, _ARG2, _ARG3 = 0, 4, 16, 24, 32, 40
 _ALLOW, _KILL, _NOTHING = 0x7FFF_0000, 0x8000_0000, 0x0005_0000  # _NOTHING: success without effect
-_EPERM, _ENOSYS, _EINVAL, _ENOMEM, _ENOTTY = (
+_EPERM, _ENOSYS, _EINVAL, _ENOMEM, _ENOTTY, _ENODEV = (
     0x0005_0000 | code
-    for code in (errno.EPERM, errno.ENOSYS, errno.EINVAL, errno.ENOMEM, errno.ENOTTY)
-)
+    for code in (
+        errno.EPERM, errno.ENOSYS, errno.EINVAL, errno.ENOMEM, errno.ENOTTY, errno.ENODEV,
+    )
+)  # fmt: skip
 _EAFNOSUPPORT, _ESOCKTNOSUPPORT, _EPROTONOSUPPORT, _ENOPROTOOPT = (
     0x0005_0000 | code
     for code in (
@@ -176,14 +189,17 @@ def outer(machine: str, memory_is_counted: bool, in_image: bool = False) -> byte
     allowed = {name for group in _ALLOWED for name in group.split()}
     looked_at = {
         "socket", "socketpair", "setsockopt", "ioctl", "setrlimit", "prlimit64", "setpriority",
-        "sched_setscheduler", "prctl", "arch_prctl", "madvise", "mmap", "memfd_create",
+        "sched_setscheduler", "prctl", "arch_prctl", "madvise", "mmap", "memfd_create", "unshare",
     }  # fmt: skip
     setting_up = _SETTING_UP_IMAGE if in_image else _SETTING_UP
-    allowed = allowed - looked_at | set(setting_up)
+    allowed = (allowed | set(setting_up)) - looked_at
     code = [(_LOAD, 0, 0, _ARCH), (_EQUAL, 1, 0, arch), (_RETURN, 0, 0, _KILL), (_LOAD, 0, 0, _NR)]
     if machine == "x86_64":
         code += [(_AT_LEAST, 0, 1, _X32_BIT), (_RETURN, 0, 0, _ENOSYS)]
-    code += _looked_at(numbers, "socket", _families_and_protocols())
+    listing = _only(_ARG2, (_SOCK_DIAG,), _EPROTONOSUPPORT)
+    netlink = [(_LOAD, 0, 0, _ARG0), (_EQUAL, 0, len(listing), _NETLINK), *listing]
+    code += _looked_at(numbers, "socket", [*netlink, *_families_and_protocols()])
+    code += _looked_at(numbers, "unshare", _only(_ARG0, (_NEW_PID, _NEW_NETWORK), _EPERM))
     code += _looked_at(numbers, "socketpair", _families_and_protocols())
     code += _looked_at(numbers, "mmap", _no_bit_of(_ARG3, _MAP_HUGETLB, _ENOMEM))
     code += _looked_at(numbers, "madvise", _only(_ARG2, _MADVISE, _EINVAL))
@@ -222,6 +238,8 @@ def inner(machine: str, in_image: bool = False) -> bytes:
     numbers = numbers_of(machine)
     code: list[Instruction] = [(_LOAD, 0, 0, _NR)]
     code += _looked_at(numbers, "clone", _no_bit_of(_ARG0, _NEW_NAMESPACES, _EPERM))
+    netlink = [(_LOAD, 0, 0, _ARG0), (_EQUAL, 0, 1, _NETLINK), (_RETURN, 0, 0, _EAFNOSUPPORT)]
+    code += _looked_at(numbers, "socket", [*netlink, (_RETURN, 0, 0, _ALLOW)])
     code += _looked_at(numbers, "prctl", _none_of(_ARG0, (_PR_SET_SECCOMP,)))
     for name in _SETTING_UP_IMAGE if in_image else _SETTING_UP:
         if name in _REFUSED.split() and not (in_image and name in _IN_IMAGE):
@@ -270,19 +288,23 @@ def _unless(values: tuple[int, ...], otherwise: int) -> list[Instruction]:
 
 
 def _socket_options(memory_is_counted: bool) -> list[Instruction]:
-    """Refuse filters, and options of later kernels, such as protocols on top of TCP.
+    """Refuse the options of `_OPTIONS_REFUSED` and `_JOINS`, and options of later kernels.
 
     Where no cgroup counts memory, sockets keep their default buffer sizes: setting another size
     succeeds without effect, which the kernel's own rules permit.
     """
-    code: list[Instruction] = [(_LOAD, 0, 0, _ARG1), (_EQUAL, 0, 4, _TCP)]
-    code += [(_LOAD, 0, 0, _ARG2), (_AT_LEAST, 0, 1, _TCP_LATER), (_RETURN, 0, 0, _ENOPROTOOPT)]
-    code += [(_RETURN, 0, 0, _ALLOW)]
-    code += [(_EQUAL, 1, 0, _SOL_SOCKET), (_RETURN, 0, 0, _ALLOW), (_LOAD, 0, 0, _ARG2)]
-    code += [(_AT_LEAST, 1, 0, _SOL_SOCKET_LATER), (_EQUAL, 0, 1, _SO_ATTACH_FILTER)]
-    code += [(_RETURN, 0, 0, _ENOPROTOOPT)]
-    for option in () if memory_is_counted else _BUFFER_OPTIONS:
-        code += [(_EQUAL, 0, 1, option), (_RETURN, 0, 0, _NOTHING)]
+    results = [(level, options, _ENOPROTOOPT) for level, options in _OPTIONS_REFUSED.items()]
+    results += [(level, options, _ENODEV) for level, options in _JOINS.items()]
+    if not memory_is_counted:
+        results.append((_SOL_SOCKET, _BUFFER_OPTIONS, _NOTHING))
+    code: list[Instruction] = []
+    for level, options, result in results:
+        body: list[Instruction] = [(_LOAD, 0, 0, _ARG2)]
+        if level in _OPTIONS_LATER:
+            body += [(_AT_LEAST, 0, 1, _OPTIONS_LATER[level]), (_RETURN, 0, 0, _ENOPROTOOPT)]
+        for option in options:
+            body += [(_EQUAL, 0, 1, option), (_RETURN, 0, 0, result)]
+        code += [(_LOAD, 0, 0, _ARG1), (_EQUAL, 0, len(body), level), *body]
     return [*code, (_RETURN, 0, 0, _ALLOW)]
 
 

@@ -33,7 +33,7 @@ _MODULES = (
     *(f"sandbox/linux/{name}.py" for name in ("kernel", "syscalls")),
     *(
         f"sandbox/local/{name}.py"
-        for name in ("gaps", "init", "isolation", "image_root", "fork_server", "zygote")
+        for name in ("gaps", "init", "isolation", "image_root", "network", "fork_server", "zygote")
     ),
 )
 

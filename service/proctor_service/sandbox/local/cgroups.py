@@ -39,6 +39,12 @@ _LEAST_WEIGHTS = {1: 2, 2: 1}
 AWAKE, LONG_RUNNING, SET_ASIDE, RESTING = 10.0, 5.0, 0.02, 0.0
 # v1: the first existing file; the peak with swap is at least the peak without swap.
 _PEAK_FILES = ("memory.memsw.max_usage_in_bytes", "memory.max_usage_in_bytes")
+_TCP_USAGE = "memory.kmem.tcp.usage_in_bytes"  # v1: buffers of TCP and UDP, a separate counter
+_HELD = {
+    1: ("rss", "shmem"),
+    2: ("anon", "shmem", "sock", "kernel_stack", "pagetables", "percpu", "slab_unreclaimable"),
+}
+"""Parts of `memory.stat` that the kernel cannot give back, by version."""
 _LIMIT_SLACK_BYTES = 1 << 20  # an out-of-memory peak is closer to the limit than this
 _OWN_PROCESSES = 2  # the fork server, and process 1, are in the group too
 _FORKSERVER_MB = 16  # fork server's pages not shared with the zygote are charged to the group
@@ -145,6 +151,25 @@ class Group:
             (directory / "memory.kmem.tcp.limit_in_bytes").write_text(str(limit_bytes))
         if int((directory / names[0]).read_text()) > limit_bytes + (1 << 20):
             raise OSError(f"{directory / names[0]} cannot be set to {limit_bytes}")
+
+    @property
+    def limit_bytes(self) -> int:
+        """Memory limit of the group, as last set; 0 without a group that counts memory."""
+        return self._limit_bytes
+
+    def held_bytes(self) -> int:
+        """Return the group's memory that the kernel could not give back; 0 while unreadable.
+
+        Pages of files are left out, and (v1) all memory of the kernel but for buffers of TCP and UDP.
+        """
+        directory = self._directories.get("memory")
+        try:
+            words = [] if directory is None else (directory / "memory.stat").read_text().split()
+            apart = int((directory / _TCP_USAGE).read_text()) if directory and self._v1 else 0
+        except OSError:
+            return 0
+        counts = dict(zip(words[::2], words[1::2], strict=False))
+        return apart + sum(int(counts.get(name, 0)) for name in _HELD[1 if self._v1 else 2])
 
     @property
     def counts_cpu(self) -> bool:

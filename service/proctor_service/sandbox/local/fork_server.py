@@ -32,7 +32,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from ..linux import kernel
-from . import gaps, image_root, isolation
+from . import gaps, image_root, isolation, network
 from .init import Init
 
 CHANNEL = 300  # above a program's own descriptors, and above 3 to 255, closed by some
@@ -52,7 +52,7 @@ _WARM_ROUNDS = 10
 _PENDING_SIGNALS = 4096
 _COMMAND_BYTES = 64
 _RUSAGE_WORDS = 18
-_DESCRIPTORS = struct.Struct("4i")
+_DESCRIPTORS, _DESCRIPTOR = struct.Struct("4i"), struct.Struct("i")
 # Names of this module: a look into another module touches its objects, too.
 _SOL_SOCKET, _SCM_RIGHTS = socket.SOL_SOCKET, socket.SCM_RIGHTS
 _WAIT_FOR_ALL = int(socket.MSG_WAITALL)
@@ -180,6 +180,10 @@ class _Forkserver:
             inside_main = image_root.running_job(self.image, inside_main)
         self.inside_main = inside_main
         self.place: str | None = None  # workdir of a sandbox without namespaces
+        self.network: network.Network | None = None
+        if self.contained:
+            self.network = network.Network(image_root.NETWORK_SYSCTLS if self.image else {})
+            self.enter_network(new=False)
         self.null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
         self.poll = select.poll()
         self.poll.register(control.fileno(), 0)  # reports only a hang-up
@@ -208,7 +212,18 @@ class _Forkserver:
             command, buffer = buffer.split(b"\n", 1)
             self.fork_one(command[len(_FORK) :])
 
+    def enter_network(self, *, new: bool) -> None:
+        """Set up the network namespace, and give the service a look at its sockets."""
+        assert self.network is not None
+        self.network.enter(new=new)
+        sockets = network.socket_of_sockets()
+        if sockets is not None:
+            self.report(b"network\n", _DESCRIPTOR.pack(sockets.fileno()))
+            sockets.close()
+
     def fork_one(self, shape: bytes) -> None:
+        if self.network is not None and self.network.is_used():
+            self.enter_network(new=True)
         ours, channel = _socketpair()
         out_read, out_write = _pipe()
         err_read, err_write = _pipe()

@@ -55,6 +55,10 @@ _SETNS, _SETGROUPS, _SETRESGID, _SETRESUID, _DUP3, _CLOSE, _CAPSET = kernel.numb
 )
 
 
+NETWORK_SYSCTLS = {"net/ipv4/ip_unprivileged_port_start": "0"}
+"""If masked, services need ports from 1024."""
+
+
 def build_root(image: dict[str, Any]) -> None:
     """Build the fork server's root and pivot there."""
     new = "/sys"  # hidden below the new root
@@ -81,10 +85,6 @@ def build_root(image: dict[str, Any]) -> None:
     kernel.mount(
         None, "/", None, kernel.MS_REMOUNT | kernel.MS_BIND | kernel.MS_RDONLY | kernel.MS_NOSUID
     )
-    try:
-        write("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0")
-    except OSError:
-        pass  # a masked /proc/sys: services then need ports from 1024
 
 
 def open_user_namespace(ids: list[int] | None) -> int:

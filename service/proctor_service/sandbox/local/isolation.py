@@ -23,12 +23,6 @@ _ETC_BOUND = ("ld.so.conf.d", "alternatives")
 _PHP_EXTENSIONS = ("extension=", "zend_extension=")
 _INODES = 16_384
 DEVICES = ("null", "zero", "full", "random", "urandom")
-_SYSCTLS = {
-    "net/ipv4/tcp_max_tw_buckets": "0",  # if masked, a port may stay in use for a minute
-    # TCP buffers at most as large as other sockets', as `memory.exceeds` assumes.
-    "net/ipv4/tcp_rmem": "4096 131072 131072",
-    "net/ipv4/tcp_wmem": "4096 16384 131072",
-}
 # In a user namespace, per-user limits also count for the service's own user, and so for all its
 # sandboxes together: no sandbox may use up a limit. Sandboxes need no namespaces of these kinds.
 USER_SYSCTLS = {
@@ -40,6 +34,8 @@ USER_SYSCTLS = {
     "user/max_time_namespaces": "0",
     "user/max_fanotify_groups": "0",
 }
+# The network namespace in use, and some that the kernel is about to remove.
+_FORK_SERVER_SYSCTLS = {**USER_SYSCTLS, "user/max_net_namespaces": "16"}
 _MOUNT, _UMASK, _MKDIRAT, _CHDIR = kernel.numbers_of("mount", "umask", "mkdirat", "chdir")
 _HOSTS = "127.0.0.1 localhost\n::1 localhost\n"
 
@@ -52,19 +48,13 @@ def map_user(uid: int, gid: int, outer_uid: int, outer_gid: int) -> None:
 
 
 def settle_namespaces(user_namespace: bool) -> None:
-    """Set up the new namespaces of a fork server; its sandboxes share the network namespace.
-
-    The network namespace is the most expensive to create. A dead sandbox leaves this namespace
-    without state: only sockets in TIME_WAIT could remain, and these are disabled.
-    """
-    kernel.bring_loopback_up()
+    """Set up the new namespaces of a fork server, except for the network's (`network.py`)."""
     try:
         # The fork server is already in its cgroup, which its sandboxes then see as the root.
         kernel.unshare(kernel.NEWCGROUP)
     except OSError:
         pass  # before Linux 4.6, or refused: /proc/self/cgroup then shows the group's path
-    sysctls = {**_SYSCTLS, **USER_SYSCTLS} if user_namespace else _SYSCTLS
-    for name, value in sysctls.items():
+    for name, value in (_FORK_SERVER_SYSCTLS if user_namespace else {}).items():
         try:
             write(f"/proc/sys/{name}", value)
         except OSError:

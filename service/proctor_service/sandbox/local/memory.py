@@ -1,10 +1,13 @@
-"""Memory held by a sandbox's processes, where no cgroup counts memory.
+"""Memory held by a sandbox's processes, as far as no cgroup counts it.
 
-Two cheap sums come first: the resident memory of each process, in which pages shared by a fork
-count once per process, and the mapped memory. If a sum is above the limit, an exact measurement
-follows. Private pages are divided among their holders. Shared mappings count once and at full size,
-since their pages stay allocated even when resident in no process. Sockets count by number and with
-the largest possible buffers, which are kernel memory and appear in no process.
+With a cgroup, only connections escape that no process has accepted. They are looked for while all
+sockets of the machine together hold more than the sandbox's limit leaves.
+
+Without a cgroup, two cheap sums come first: the resident memory of each process, in which pages
+shared by a fork count once per process, and the mapped memory. If a sum is above the limit, an exact
+measurement follows. Private pages are divided among their holders. Shared mappings count once and at
+full size, since their pages stay allocated even when resident in no process. Sockets count by number
+and with the largest possible buffers, which are kernel memory and appear in no process.
 
 A process with unreadable memory maps counts with its whole address space; otherwise memory could be
 hidden there. Exceptions are the first process of a stateful sandbox, which belongs to the service,
@@ -18,11 +21,14 @@ import time
 from dataclasses import dataclass
 
 from proctor_service.sandbox.linux.procfs import memory_directory, pieces, read
+from proctor_service.sandbox.linux.socket_memory import NetworkSockets
+from proctor_service.sandbox.local.cgroups import Group
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _TICK_SECONDS = 1.0 / os.sysconf("SC_CLK_TCK")
-_SOCKET_BYTES = 256 << 10  # enforced by `isolation.settle_namespaces` and `seccomp.outer`
+_SOCKET_BYTES = 256 << 10  # enforced by `network.Network` and `seccomp.outer`
 _FEW_SOCKETS = 128
+_FEW_SOCKET_BYTES = 16 << 20  # of all the machine's sockets: no reason to look further
 _YOUNG_SECONDS = 0.5
 _MOST_SECONDS = 0.5  # of CPU time; 64 processes of an honest program take a fifth
 _ANONYMOUS = b"/dev/zero (deleted)"  # name of a shared mapping without a file in /proc/PID/maps
@@ -38,6 +44,25 @@ class MemoryLimit:
     megabytes: float
     ours: int | None = None
     own_network: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class CountedMemory:
+    """Memory of a sandbox with a cgroup: what the group counts, and connections beside it."""
+
+    group: Group
+    sockets: NetworkSockets
+
+    def may_exceed(self, machine_socket_bytes: int) -> bool:
+        """Return True if the group's limit leaves less than all sockets of the machine hold."""
+        if machine_socket_bytes <= _FEW_SOCKET_BYTES:
+            return False
+        return self.group.held_bytes() + machine_socket_bytes > self.group.limit_bytes
+
+    def exceeds(self) -> bool:
+        """Return True if the sum is above the group's limit. Too slow for an event loop."""
+        held = self.group.held_bytes() + self.sockets.unaccepted_bytes()
+        return held > self.group.limit_bytes
 
 
 def may_exceed(pids: list[int], limit: MemoryLimit) -> bool:

@@ -28,11 +28,12 @@ from functools import partial
 from typing import Protocol
 
 from proctor_service.sandbox.linux import procfs
+from proctor_service.sandbox.linux.socket_memory import MachineSockets
 from proctor_service.sandbox.linux.time_limits import TurnClock
 from proctor_service.sandbox.local.absence import Absence
 from proctor_service.sandbox.local.cgroups import LONG_RUNNING, SET_ASIDE
 from proctor_service.sandbox.local.idle import IdleClock, Measurement, Sample, Seen, ThreadTimes
-from proctor_service.sandbox.local.memory import MemoryLimit, exceeds, may_exceed
+from proctor_service.sandbox.local.memory import CountedMemory, MemoryLimit, exceeds, may_exceed
 from proctor_service.sandbox.local.reads import Reads
 from proctor_service.settings.cgroups_above import files_above
 
@@ -85,6 +86,10 @@ class Monitored(Protocol):
     @property
     def memory_limit(self) -> MemoryLimit | None:
         """Memory limit for the monitor to enforce; None where a cgroup enforces the limit."""
+
+    @property
+    def counted_memory(self) -> CountedMemory | None:
+        """Memory beside a cgroup's own count; None where no cgroup counts memory."""
 
     def on_measurement(self, measure: Measurement) -> None:
         """Handle a new sample of a sandbox in use."""
@@ -208,6 +213,8 @@ class Monitor:
 
     def __init__(self) -> None:
         self.reads = Reads()
+        self.machine_socket_bytes = 0  # as last measured
+        self._machine_sockets = MachineSockets()
         self._throttling = Throttling()
         self._seen: dict[Monitored, Seen] = {}
         self._running: dict[Monitored, Sample] = {}  # with the totals at the start
@@ -256,6 +263,7 @@ class Monitor:
         await self.reads.close()
         self._throttling.close()
         self.absence.close()
+        self._machine_sockets.close()
 
     async def cpu_total(self, pid: int) -> float:
         """Return CPU seconds of a process, its descendants, and all their reaped children.
@@ -273,6 +281,7 @@ class Monitor:
         service = threading.get_native_id()
         self._looks += 1
         self.absence.note_presence()
+        self.machine_socket_bytes = self._machine_sockets.bytes()
         for sandbox in list(self._running):
             if time.monotonic() - sandbox.started_at < _MOMENT_SECONDS:
                 continue
@@ -322,6 +331,7 @@ class Monitor:
         sandbox.on_measurement(
             seen.measure(reading.sample, sandbox.turns, is_counted=sandbox.is_counted)
         )
+        self.look_beside_cgroup(sandbox)
         limit = sandbox.memory_limit
         pids = reading.pids
         if limit is None or (len(pids) <= _FEW_THREADS and not may_exceed(pids, limit)):
@@ -329,6 +339,12 @@ class Monitor:
         self.reads.start(
             sandbox, "memory", partial(exceeds, pids, limit), partial(_tell_memory, sandbox)
         )
+
+    def look_beside_cgroup(self, sandbox: Monitored) -> None:
+        """Tell a sandbox if its memory exceeds its limit together with what its cgroup leaves out."""
+        counted = sandbox.counted_memory
+        if counted is not None and counted.may_exceed(self.machine_socket_bytes):
+            self.reads.start(sandbox, "memory", counted.exceeds, partial(_tell_memory, sandbox))
 
 
 def _tell_memory(sandbox: Monitored, exceeded: bool) -> None:

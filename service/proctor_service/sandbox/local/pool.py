@@ -29,6 +29,7 @@ from proctor_service.errors import NoSandboxInTime, SandboxUnavailable, StartErr
 from proctor_service.sandbox.environments import WatchedFolders
 from proctor_service.sandbox.interface import Limits
 from proctor_service.sandbox.linux.channel import Poller
+from proctor_service.sandbox.linux.socket_memory import NetworkSockets
 from proctor_service.sandbox.local.bundle import START_SECONDS, Launch, Spawner
 from proctor_service.sandbox.local.cgroups import AWAKE, Group
 from proctor_service.sandbox.local.fork_server import PROGRAM, SESSION
@@ -81,6 +82,7 @@ class Slot:
         self.has_served = False  # a sandbox was ready here before
         self.sandbox: LocalSandbox | None = None
         self.shape = Shape(launch.disk_mb)
+        self._sockets: NetworkSockets | None = None
         self.group = group
         self._launch = launch
         self._poller = poller
@@ -187,6 +189,11 @@ class Slot:
             self._die("no descriptor is left")
         elif kind == "born":
             self.pid, self._pidfd = int(rest), self._descriptors.pop(0)
+        elif kind == "network" and not self._descriptors:
+            self._die("no descriptor is left")
+        elif kind == "network":
+            self._forget_sockets()
+            self._sockets = NetworkSockets(self._descriptors.pop(0))
         elif kind == "failed":
             self.error = rest
             self._die(rest)
@@ -202,6 +209,7 @@ class Slot:
                 self._launch,
                 self._poller,
                 self.pid,
+                self._sockets,
             )
             if rest == str(self.shape):
                 self.state, self.has_served = "ready", True
@@ -222,6 +230,11 @@ class Slot:
                 )
             )
 
+    def _forget_sockets(self) -> None:
+        if self._sockets is not None:
+            self._sockets.close()
+            self._sockets = None
+
     def _die(self, why: str) -> None:
         if self.state == "dead":
             return
@@ -236,6 +249,7 @@ class Slot:
         for descriptor in self._descriptors:
             os.close(descriptor)
         self._descriptors = []
+        self._forget_sockets()
         sandbox, self.sandbox = self.sandbox, None
         if sandbox is not None:
             sandbox.on_lost(f"its forkserver is gone: {why}")

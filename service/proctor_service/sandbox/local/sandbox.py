@@ -24,13 +24,14 @@ from proctor_service.sandbox.linux.channel import (
     ended_by,
     outside_cause,
 )
+from proctor_service.sandbox.linux.socket_memory import NetworkSockets
 from proctor_service.sandbox.linux.time_limits import TimeLimits, TurnClock, began
 from proctor_service.sandbox.local.absence import Absence
 from proctor_service.sandbox.local.bundle import Launch
 from proctor_service.sandbox.local.cgroups import AWAKE, Group
 from proctor_service.sandbox.local.fork_server import LOCKED, RLIMITS, THREAD_MB
 from proctor_service.sandbox.local.idle import Measurement
-from proctor_service.sandbox.local.memory import MemoryLimit
+from proctor_service.sandbox.local.memory import CountedMemory, MemoryLimit
 from proctor_service.sandbox.memory_room import is_machine_short
 
 _INTERPRETER_MB = 64  # address space of a bare interpreter
@@ -73,12 +74,14 @@ class LocalSandbox(Channel):
         launch: Launch,
         poller: Poller,
         fork_server: int,
+        sockets: NetworkSockets | None,
     ) -> None:
         channel, out, err, self._pidfd = descriptors
         super().__init__(channel, LOCKED, poller)
         self.id = name
         self.group = group
         self.launch = launch
+        self._sockets = sockets
         # Limit on open descriptors per process.
         counted = launch.memory_is_counted
         self.descriptor_limit = _DESCRIPTORS if counted else _DESCRIPTORS_UNCOUNTED
@@ -240,6 +243,13 @@ class LocalSandbox(Channel):
         if self.launch.memory_is_counted or self._limits is None:
             return None
         return MemoryLimit(self._limits.memory_mb, own_network=self.launch.contained)
+
+    @property
+    def counted_memory(self) -> CountedMemory | None:
+        """Memory beside the cgroup's own count for the monitor to enforce; None without a cgroup."""
+        if not self.launch.memory_is_counted or self._sockets is None:
+            return None
+        return CountedMemory(self.group, self._sockets)
 
     def set_weight(self, weight: float) -> None:
         """Set the sandbox's part of the cores; a sandbox that is being ended keeps AWAKE."""

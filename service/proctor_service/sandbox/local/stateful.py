@@ -30,7 +30,7 @@ from proctor_service.sandbox.linux.time_limits import UNSEEN_TIMES
 from proctor_service.sandbox.local.cgroups import AWAKE, RESTING
 from proctor_service.sandbox.local.execution import CommandExecution, Pipes
 from proctor_service.sandbox.local.idle import Measurement
-from proctor_service.sandbox.local.memory import MemoryLimit
+from proctor_service.sandbox.local.memory import CountedMemory, MemoryLimit
 from proctor_service.sandbox.local.monitor import Monitor
 from proctor_service.sandbox.local.reads import background, left_running
 from proctor_service.sandbox.local.sandbox import LocalSandbox
@@ -306,6 +306,11 @@ class LocalStatefulSandbox(FileOperations):
         return replace(limit, megabytes=self._limits.memory_mb, ours=self.host_pid())
 
     @property
+    def counted_memory(self) -> CountedMemory | None:
+        """Memory beside the cgroup's own count."""
+        return self._sandbox.counted_memory
+
+    @property
     def exchanges(self) -> int:
         """Number of transfers so far in which a command may have waited for the service."""
         of_running = sum(execution.exchanges for execution in self._running.values())
@@ -332,7 +337,9 @@ class LocalStatefulSandbox(FileOperations):
         self._sandbox.stop("memory_limit")
 
     def check_memory(self) -> None:
-        """Check the memory of background processes between commands, if no cgroup counts."""
+        """Check the memory of background processes between commands, as far as no cgroup counts."""
+        if not self._running:
+            self._monitor.look_beside_cgroup(self)
         limit = self.memory_limit
         if limit is None or self._running or self._is_alone:
             return

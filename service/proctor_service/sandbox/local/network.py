@@ -1,0 +1,84 @@
+"""The network namespace of a fork server, which its sandboxes share one after the other.
+
+A namespace is too expensive for each fork. Its counters (/proc/PID/net/snmp) survive a sandbox, and
+so do measurements of past connections. So the fork server leaves a namespace for a new one as soon as
+a sandbox has used it, which the counters tell. Standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+
+from ..linux import kernel
+
+_SYSCTLS = {
+    "net/ipv4/tcp_max_tw_buckets": "0",  # if masked, a port may stay in use for a minute
+    # TCP buffers at most as large as other sockets', as `memory.py` assumes.
+    "net/ipv4/tcp_rmem": "4096 131072 131072",
+    "net/ipv4/tcp_wmem": "4096 16384 131072",
+    "net/core/optmem_max": "4096",  # of a socket's options, charged to nobody; before Linux 6.8 for all
+}
+_COUNTERS = ("snmp", "snmp6")  # each packet and each refused connection changes one of them
+_COUNTERS_BYTES = 1 << 16
+_SOCK_DIAG = 4  # NETLINK_SOCK_DIAG
+_TRIES, _PAUSE_SECONDS = 100, 0.01  # the kernel takes a moment to remove namespaces left before
+
+
+class Network:
+    """The current namespace: `enter` it first, then ask `is_used` after each sandbox.
+
+    `sysctls`: further settings of the namespace.
+    """
+
+    def __init__(self, sysctls: dict[str, str]) -> None:
+        self._sysctls = {**_SYSCTLS, **sysctls}
+        self._files: list[int] = []
+        self._unused: list[bytes] = []
+
+    def enter(self, *, new: bool) -> None:
+        """Set up this process's namespace, or a new one. Raises OSError if there is none."""
+        if new:
+            self._leave()
+        kernel.bring_loopback_up()
+        for name, value in self._sysctls.items():
+            try:
+                with open(f"/proc/sys/{name}", "w") as file:
+                    file.write(value)
+            except OSError:
+                pass  # a masked /proc/sys
+        for name in _COUNTERS:
+            try:
+                self._files.append(os.open(f"/proc/self/net/{name}", os.O_RDONLY | os.O_CLOEXEC))
+            except OSError:
+                pass  # a kernel without IPv6
+        self._unused = self._counts()
+
+    def is_used(self) -> bool:
+        """Return True if a sandbox has used the namespace."""
+        return self._counts() != self._unused
+
+    def _counts(self) -> list[bytes]:
+        return [os.pread(file, _COUNTERS_BYTES, 0) for file in self._files]
+
+    def _leave(self) -> None:
+        for file in self._files:
+            os.close(file)
+        self._files = []
+        for _ in range(_TRIES):
+            try:
+                kernel.unshare(kernel.NEWNET)
+            except OSError:
+                time.sleep(_PAUSE_SECONDS)
+            else:
+                return
+        kernel.unshare(kernel.NEWNET)
+
+
+def socket_of_sockets() -> socket.socket | None:
+    """Return a netlink socket that lists this namespace's sockets; None if the kernel has none."""
+    try:
+        return socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG)
+    except OSError:
+        return None
