@@ -1,5 +1,7 @@
 """Becomes an ordinary user, then another program: `ordinary_user.py UID PROGRAM ARGUMENTS…`.
 
+`UID:FIRST`: the user has 65,536 subordinate ids from FIRST, and a name, as far as its processes see.
+
 A system's Python can be run by everybody; the one that runs the tests may lie below a directory that is
 root's alone. Then this shows the interpreter, its environment and the repository to that user, where
 they are, in a mount namespace of their own. Nothing else of such a directory is there. The user has no
@@ -10,11 +12,13 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 from proctor_service.sandbox.linux import kernel
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+SUBORDINATE_IDS = 65_536
 
 
 def show_what_it_needs(uid: int) -> None:
@@ -40,6 +44,20 @@ def show_what_it_needs(uid: int) -> None:
             os.close(descriptor)
 
 
+def give_subordinate_ids(uid: int, first: int) -> None:
+    """Adds lines to the files of names and of subordinate ids, in a mount namespace of its own."""
+    kernel.unshare(kernel.NEWNS)
+    kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
+    line = f"proctor-test:{first}:{SUBORDINATE_IDS}\n"
+    name = f"proctor-test:x:{uid}:{uid}::/:/bin/sh\n"
+    for path, more in (("/etc/subuid", line), ("/etc/subgid", line), ("/etc/passwd", name)):
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write(Path(path).read_text() + more)
+            file.flush()
+            os.chmod(file.name, 0o644)
+            kernel.mount(file.name, path, None, kernel.MS_BIND)
+
+
 def _may_enter(directory: Path, uid: int) -> bool:
     found = directory.stat()
     return bool(found.st_mode & (0o100 if found.st_uid == uid else 0o001))
@@ -47,7 +65,10 @@ def _may_enter(directory: Path, uid: int) -> bool:
 
 def main() -> None:
     """Never returns."""
-    uid = int(sys.argv[1])
+    user, _, first = sys.argv[1].partition(":")
+    uid = int(user)
+    if first:
+        give_subordinate_ids(uid, int(first))
     show_what_it_needs(uid)
     os.setgroups([])
     os.setresgid(uid, uid, uid)

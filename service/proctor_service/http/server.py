@@ -17,6 +17,7 @@ from proctor_service.http.heads import MOST_UNFINISHED, HeadQueue, HttpProtocol,
 from proctor_service.http.listening import ignore_new_connections
 from proctor_service.sandbox.open_files import allowed_open_files
 from proctor_service.settings import OWN_OPEN_FILES, SANDBOX_OPEN_FILES, Settings
+from proctor_service.settings.event_loop import event_loop
 from proctor_service.settings.threads import leave_threads
 
 log = logging.getLogger(__name__)
@@ -142,6 +143,7 @@ def server_config(app: FastAPI, settings: Settings, sandboxes: int) -> ServerCon
         connections,
         host=settings.host,
         port=settings.port,
+        loop=f"{event_loop.__module__}:{event_loop.__name__}",
         http=HttpProtocol,
         ws="none",
         lifespan="on",

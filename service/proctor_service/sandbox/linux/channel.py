@@ -47,35 +47,51 @@ _MOST_EVENTS = 64  # per turn of the event loop; the others follow in the next t
 
 
 class Poller:
-    """Calls a function when its descriptor is readable, between `open` and `close`."""
+    """Calls a function when its descriptor is readable, between `open` and `close`.
+
+    A loop of asyncio's own watches the descriptors itself, see `settings.event_loop`.
+    """
 
     def __init__(self) -> None:
         self._readers: dict[int, Callable[[], object]] = {}
-        self._epoll = select.epoll()
+        self._epoll: select.epoll | None = None
 
     def open(self) -> None:
         """Start to call; requires a running event loop."""
-        asyncio.get_running_loop().add_reader(self._epoll.fileno(), self._on_readable)
+        self._loop = asyncio.get_running_loop()
+        if not isinstance(self._loop, asyncio.SelectorEventLoop):
+            self._epoll = select.epoll()
+            self._loop.add_reader(self._epoll.fileno(), self._on_readable, self._epoll)
 
     def add(self, descriptor: int, read: Callable[[], object]) -> None:
         """Call `read` whenever the descriptor is readable, hung up, or in error."""
-        self._epoll.register(descriptor, select.EPOLLIN)
+        if self._epoll is None:
+            self._loop.add_reader(descriptor, read)
+        else:
+            self._epoll.register(descriptor, select.EPOLLIN)
         self._readers[descriptor] = read
 
     def remove(self, descriptor: int) -> None:
         """Forget an open descriptor, before it is closed: a copy in a sandbox may live on."""
-        if self._readers.pop(descriptor, None) is not None:
+        if self._readers.pop(descriptor, None) is None:
+            return
+        if self._epoll is None:
+            self._loop.remove_reader(descriptor)
+        else:
             self._epoll.unregister(descriptor)
 
     def close(self) -> None:
         """Forget all descriptors; idempotent."""
-        if not self._epoll.closed:
-            asyncio.get_running_loop().remove_reader(self._epoll.fileno())
-            self._readers.clear()
+        if self._epoll is None:
+            for descriptor in self._readers:
+                self._loop.remove_reader(descriptor)
+        elif not self._epoll.closed:
+            self._loop.remove_reader(self._epoll.fileno())
             self._epoll.close()
+        self._readers.clear()
 
-    def _on_readable(self) -> None:
-        for descriptor, _ in self._epoll.poll(0, _MOST_EVENTS):
+    def _on_readable(self, epoll: select.epoll) -> None:
+        for descriptor, _ in epoll.poll(0, _MOST_EVENTS):
             # An earlier call may have removed this descriptor.
             if (read := self._readers.get(descriptor)) is not None:
                 read()

@@ -16,6 +16,7 @@ import itertools
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 
 from proctor_service.errors import SandboxLost, SandboxUnavailable, StartError
 from proctor_service.sandbox.environments import Starts, WatchedFolders, watched
@@ -61,6 +62,7 @@ class LocalBackend:
         self._watched: dict[str, WatchedFolders] = {}
         self._closing = False
         self._made = 0
+        self._numbers: set[int] = set()
         self._on_asleep: Callable[[int, int], None] | None = None
         self._reported_asleep = 0
         self._has_room = False  # there is memory for long runners beside the slots
@@ -181,9 +183,14 @@ class LocalBackend:
             pool.give_up_one() for pool in self._idlest()
         ):
             return None
+        # Slots that are ending still have their numbers, and so their users.
+        number = next((n for n in range(self._plan.launch.users) if n not in self._numbers), None)
+        if number is None:
+            return None
         self._made += 1
         group = Group() if self._groups is None else self._groups.make(f"slot-{self._made}")
-        return Place(self._made, group)
+        self._numbers.add(number)
+        return Place(number, group, partial(self._numbers.discard, number))
 
     def _idlest(self) -> list[SlotPool]:
         return sorted(self._pools.values(), key=lambda pool: pool.last_used_at)

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from proctor_service.errors import StartError
 from proctor_service.sandbox import code_bundle
 from proctor_service.sandbox.local.fork_server import BIND_NOW
+from proctor_service.sandbox.local.kernel_users import SubordinateIds
 
 START_SECONDS = 60.0
 _END_SECONDS = 5.0
@@ -136,6 +137,8 @@ class Launch:
     contained: bool
     rlimits: tuple[tuple[int, int], ...]
     """Limits that sandboxes inherit, soft and hard, in the order of `fork_server.RLIMITS`."""
+    ids: SubordinateIds | None = None
+    """Users of slots where the service is an ordinary user; None without them, and under root."""
     image_python: str | None = None
     """Version (`3.12`) of an image's interpreter that has yet to compile the code for its sandboxes."""
 
@@ -205,12 +208,12 @@ class Spawner:
         """Order the fork server of slot `number`, which communicates over `control`.
 
         The fork server first enters the cgroups of the files `entrances`. Each fork server has its
-        own user id, because process rlimits count per user. Raises OSError without a zygote, and
-        BlockingIOError when the zygote's queue of orders is full.
+        own user id, because the kernel counts much per user: `number` is below `users`. Raises
+        OSError without a zygote, and BlockingIOError when the zygote's queue of orders is full.
         """
         if self._orders is None:
             raise ConnectionError("no zygote")
-        order = b"fork %d" % (self._launch.first_uid + number % self._launch.users)
+        order = b"fork %d" % (self._launch.first_uid + number)
         try:
             socket.send_fds(self._orders, [order], [control.fileno(), *entrances])
         except BlockingIOError:

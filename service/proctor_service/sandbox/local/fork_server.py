@@ -50,6 +50,7 @@ BIND_NOW = "LD_BIND_NOW"
 """Variable for the zygote: symbols are bound once, and not again in each sandbox, which costs pages."""
 _WARM_ROUNDS = 10
 _PENDING_SIGNALS = 4096
+_LOCKED_BYTES = 1 << 16
 _COMMAND_BYTES = 64
 _RUSAGE_WORDS = 18
 _DESCRIPTORS, _DESCRIPTOR = struct.Struct("4i"), struct.Struct("i")
@@ -92,12 +93,15 @@ def main(
     if config["nice"]:
         os.nice(int(str(config["nice"])))
     image = image_of(config)
-    if config["user_namespace"]:
+    bounds: Any = config["bounds"] if config["user_namespace"] else None
+    if config["subordinate"]:
+        isolation.await_users(int(str(config["told"])))
+    elif config["user_namespace"]:
         user, group = (image["user"], image["group"]) if image else (uid, uid)
         outer_uid, outer_gid = int(str(config["outer_uid"])), int(str(config["outer_gid"]))
         isolation.map_user(user, group, outer_uid, outer_gid)
     if contained:
-        isolation.settle_namespaces(bool(config["user_namespace"]))
+        isolation.settle_namespaces(bounds and bounds["sysctls"])
         if image:
             image_root.build_root(image)
             image_root.own_ids(image, uid)
@@ -116,9 +120,10 @@ def main(
     for name, value in (
         # With 0, a handler of the machine in core_pattern would still run: see core(5).
         (resource.RLIMIT_CORE, 1),
-        (resource.RLIMIT_MEMLOCK, 1 << 16),
+        (resource.RLIMIT_MEMLOCK, bounds["locked_bytes"] if bounds else _LOCKED_BYTES),
         (resource.RLIMIT_MSGQUEUE, 0),
-        (resource.RLIMIT_SIGPENDING, _PENDING_SIGNALS),  # also limits timers
+        # also limits timers
+        (resource.RLIMIT_SIGPENDING, bounds["pending_signals"] if bounds else _PENDING_SIGNALS),
     ):
         try:
             resource.setrlimit(name, (value, value))

@@ -49,6 +49,9 @@ def in_image(launch: Launch, image: Image, variables: Mapping[str, str]) -> Laun
         launch,
         config={
             **launch.config,
+            # An image's files belong to its own users, which are the service's user.
+            "subordinate": None,
+            "drops_user": launch.config["drops_user"] and launch.ids is None,
             "image": {
                 "rootfs": str(image.rootfs),
                 "variables": {"TZ": "UTC", **code_bundle.THREADS, **image.variables, **variables},

@@ -24,7 +24,8 @@ _PHP_EXTENSIONS = ("extension=", "zend_extension=")
 _INODES = 16_384
 DEVICES = ("null", "zero", "full", "random", "urandom")
 # In a user namespace, per-user limits also count for the service's own user, and so for all its
-# sandboxes together: no sandbox may use up a limit. Sandboxes need no namespaces of these kinds.
+# sandboxes together: no sandbox may use up a limit (an ordinary user's fork server has smaller
+# bounds: `kernel_users.bounds`). Sandboxes need no namespaces of these kinds.
 USER_SYSCTLS = {
     "user/max_inotify_instances": "8",
     "user/max_inotify_watches": "4096",
@@ -47,14 +48,30 @@ def map_user(uid: int, gid: int, outer_uid: int, outer_gid: int) -> None:
     write("/proc/self/gid_map", f"{gid} {outer_gid} 1")
 
 
-def settle_namespaces(user_namespace: bool) -> None:
-    """Set up the new namespaces of a fork server, except for the network's (`network.py`)."""
+def await_users(told: int) -> None:
+    """Wait until the zygote has mapped the users of this user namespace. Raises OSError.
+
+    `told`: end of a pipe, from which comes `+`, or else why the mapping failed.
+    """
+    with open(told, "rb") as pipe:
+        answer = pipe.read()
+    if answer != b"+":
+        why = answer.decode("utf-8", "replace").strip() or "the helper ended"
+        raise OSError(f"the sandboxes' users cannot be mapped: {why}")
+
+
+def settle_namespaces(bounds: dict[str, str] | None) -> None:
+    """Set up the new namespaces of a fork server, except for the network's (`network.py`).
+
+    `bounds`: sysctls of its user namespace, None without one.
+    """
     try:
         # The fork server is already in its cgroup, which its sandboxes then see as the root.
         kernel.unshare(kernel.NEWCGROUP)
     except OSError:
         pass  # before Linux 4.6, or refused: /proc/self/cgroup then shows the group's path
-    for name, value in (_FORK_SERVER_SYSCTLS if user_namespace else {}).items():
+    sysctls = {} if bounds is None else {**_FORK_SERVER_SYSCTLS, **bounds}
+    for name, value in sysctls.items():
         try:
             write(f"/proc/sys/{name}", value)
         except OSError:

@@ -14,7 +14,7 @@ import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -38,6 +38,14 @@ from proctor_service.sandbox.local.interpreter import (
     ask_interpreter,
     find_interpreter,
     is_shown,
+)
+from proctor_service.sandbox.local.kernel_users import (
+    SubordinateIds,
+    bounds,
+    find_subordinate_ids,
+    own_user_check,
+    part_of,
+    readable_by_others,
 )
 from proctor_service.sandbox.local.shown_paths import (
     check_settings,
@@ -114,8 +122,11 @@ def make_plan(
     walls, user_namespace = _namespaces(settings.sandbox_uid)
     memory_counted = hierarchy is not None and hierarchy.counts("memory")
     languages = _languages(settings)
+    sandboxes = settings.max_sandboxes * share.count
+    ids = find_subordinate_ids(sandboxes) if user_namespace else None
     checks = (
         *walls,
+        own_user_check(ids),
         *_cgroup_checks(hierarchy, why_not),
         _core_check(hierarchy),
         _hidden_service(interpreter),
@@ -129,11 +140,17 @@ def make_plan(
         "user_namespace": user_namespace,
         "drops_user": not user_namespace and _can_become(settings.sandbox_uid),
         "memory_counted": memory_counted,
+        "bounds": bounds(sandboxes) if user_namespace else None,
+        "subordinate": None,
         "outer_uid": os.geteuid(),
         "outer_gid": os.getegid(),
         "nice": NICE,
     }
     launch = _launch(settings, interpreter, config, share)
+    if isinstance(ids, SubordinateIds):
+        own = part_of(ids, share.index, share.count, launch.users)
+        launch = replace(launch, users=own.count, ids=own)
+    launch = _with_own_users(launch)
 
     def launch_in(environment: str) -> Launch:
         found = environments.get(environment)
@@ -211,7 +228,7 @@ def in_environment(launch: Launch, built: BuiltEnvironment, settings: Settings) 
     definition = built.definition
     interpreter = ask_interpreter(built.python, definition.env)
     preload = (*PRELOAD, *(definition.preload or ()))
-    return replace(
+    made = replace(
         launch,
         python=interpreter.executable,
         environment={**_environment(interpreter), **definition.env},
@@ -227,6 +244,25 @@ def in_environment(launch: Launch, built: BuiltEnvironment, settings: Settings) 
         preload=tuple(dict.fromkeys(preload)),
         code=_code(interpreter),
     )
+    return _with_own_users(made)
+
+
+def _with_own_users(launch: Launch) -> Launch:
+    """Give each slot a user of its own from the subordinate ids, if they can read the programs."""
+    if launch.ids is None:
+        return launch
+    found = [launch.python, *map(str, [*_list(launch, "paths"), *_list(launch, "python_path")])]
+    subordinate = None
+    if readable_by_others(path for path in found if os.path.exists(path)):
+        subordinate = launch.ids.config(launch.first_uid)
+    owned = {"subordinate": subordinate, "drops_user": subordinate is not None}
+    return replace(launch, config={**launch.config, **owned})
+
+
+def _list(launch: Launch, name: str) -> Sequence[object]:
+    found = launch.config[name]
+    assert isinstance(found, list | tuple)
+    return found
 
 
 def _environment(interpreter: Interpreter) -> dict[str, str]:

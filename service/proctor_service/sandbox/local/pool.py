@@ -61,6 +61,23 @@ class Shape:
         return f"{self.disk_mb} {SESSION if self.is_session else PROGRAM}"
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Place for another slot: a number that no other slot of the service has, and its cgroup.
+
+    `free`: called once no process has the place's user any longer.
+    """
+
+    number: int
+    group: Group
+    free: Callable[[], None]
+
+    def close(self) -> None:
+        """Remove the cgroup, and free the number; blocks."""
+        self.group.close()
+        self.free()
+
+
 class Slot:
     """Owns a fork server and talks to it; calls `on_change` when ready and when dead.
 
@@ -71,8 +88,7 @@ class Slot:
         self,
         spawner: Spawner,
         launch: Launch,
-        number: int,
-        group: Group,
+        place: Place,
         poller: Poller,
         on_change: Callable[[Slot], None],
     ) -> None:
@@ -83,7 +99,8 @@ class Slot:
         self.sandbox: LocalSandbox | None = None
         self.shape = Shape(launch.disk_mb)
         self._sockets: NetworkSockets | None = None
-        self.group = group
+        self.group = place.group
+        self._place = place
         self._launch = launch
         self._poller = poller
         self._on_change = on_change
@@ -94,12 +111,12 @@ class Slot:
         self._pause: asyncio.TimerHandle | None = None
         self.pid = 0
         self._pidfd = -1
-        entrances = group.entrances()
+        entrances = place.group.entrances()
         try:
             self._control, theirs = socket.socketpair()
             with contextlib.ExitStack() as on_failure, theirs:
                 on_failure.callback(self._control.close)
-                spawner.spawn(number, theirs, entrances)
+                spawner.spawn(place.number, theirs, entrances)
                 on_failure.pop_all()
         finally:
             for entrance in entrances:
@@ -136,7 +153,7 @@ class Slot:
         self._die("closed")
 
     def wait_closed(self) -> None:
-        """Block until the killed processes are gone, then remove the cgroup."""
+        """Block until the killed processes are gone, then close the place."""
         if self._pidfd >= 0:
             if not _wait_gone(self._pidfd, _END_SECONDS):
                 # Without namespaces, the fork server was not killed and cleans up first.
@@ -144,7 +161,7 @@ class Slot:
                 _wait_gone(self._pidfd, _END_SECONDS)
             os.close(self._pidfd)
             self._pidfd = -1
-        self.group.close()
+        self._place.close()
 
     # ------------------------------------------------------------ messages with the fork server
 
@@ -256,14 +273,6 @@ class Slot:
         self.error = self.error or why
         self.state = "dead"
         self._on_change(self)
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Place for another slot: a number that no other slot of the service has, and its cgroup."""
-
-    number: int
-    group: Group
 
 
 class SlotPool:
@@ -453,12 +462,10 @@ class SlotPool:
         if place is None:
             return
         try:
-            slot = Slot(
-                self._spawner, self._launch, place.number, place.group, self._poller, self._on_slot
-            )
+            slot = Slot(self._spawner, self._launch, place, self._poller, self._on_slot)
         except OSError as error:
             self._last_error = str(error)
-            place.group.close()
+            place.close()
             return
         self.slots.append(slot)
 

@@ -13,6 +13,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable
+from typing import Any
 
 from ..linux import kernel
 from . import fork_server, image_root
@@ -42,6 +43,8 @@ def main(
         if not order:
             os._exit(0)
         control = socket.socket(fileno=descriptors[0])
+        uid = int(order.split()[1])
+        told, telling = os.pipe() if config["subordinate"] else (-1, -1)
         try:
             pid = kernel.clone(flags)
         except OSError as error:
@@ -51,19 +54,49 @@ def main(
             orders.close()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             try:
-                uid = int(order.split()[1])
+                if telling >= 0:
+                    os.close(telling)
                 for descriptor in descriptors[1:]:
                     os.write(descriptor, b"0")  # 0 means this process, in any PID namespace
                     os.close(descriptor)
-                fork_server.main(control, {**config, "uid": uid}, inside_main, warm_up)
+                fork_server.main(
+                    control, {**config, "uid": uid, "told": told}, inside_main, warm_up
+                )
             except BaseException as error:
                 fork_server.fail(control, error)
             return
         if pid > 0:
             _send(control, f"born {pid}", pid)
+        if told >= 0:
+            os.close(told)
+            if pid > 0:
+                _map_users(pid, uid, config["subordinate"], telling)
+            os.close(telling)
         control.close()
         for descriptor in descriptors[1:]:
             os.close(descriptor)
+
+
+def _map_users(pid: int, uid: int, subordinate: Any, telling: int) -> None:
+    """Have a helper map the users of a fork server: root to the service's, and `uid` to its own.
+
+    newuidmap(1) must run outside of the new namespace. The helper says `+`, or what went wrong.
+    """
+    if kernel.clone(0) != 0:
+        return
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.dup2(telling, 2)
+        for program, own, first in subordinate["maps"]:
+            mapping = (pid, 0, own, 1, uid, first + uid - subordinate["first"], 1)
+            child = os.posix_spawn(program, [program, *map(str, mapping)], {})
+            if os.waitpid(child, 0)[1] != 0:
+                os._exit(1)
+        os.write(telling, b"+")
+    except OSError as error:
+        os.write(telling, str(error).encode())
+    finally:
+        os._exit(0)
 
 
 def _forget_inherited_signals() -> None:

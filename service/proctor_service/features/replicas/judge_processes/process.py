@@ -56,6 +56,7 @@ from proctor_service.sandbox.interface import (
     StatefulSandbox,
 )
 from proctor_service.settings import Settings, Share
+from proctor_service.settings.event_loop import event_loop
 from proctor_service.settings.garbage import spare_collector
 from proctor_service.settings.threads import leave_threads
 
@@ -354,15 +355,6 @@ def run(build: Build, arguments: Sequence[str]) -> None:
         leave_threads()
         await Process(build, Mark(mark)).serve(end)
 
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=event_loop) as runner:
         runner.run(main())
     end_process(0)
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return the factory of uvloop if installed, as uvicorn does for the listening process."""
-    try:
-        import uvloop
-    except ModuleNotFoundError:
-        return None
-    return uvloop.new_event_loop
