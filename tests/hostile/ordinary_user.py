@@ -54,7 +54,7 @@ def give_subordinate_ids(uid: int, first: int) -> None:
         with tempfile.NamedTemporaryFile("w") as file:
             file.write(Path(path).read_text() + more)
             file.flush()
-            os.chmod(file.name, 0o644)
+            Path(file.name).chmod(0o644)
             kernel.mount(file.name, path, None, kernel.MS_BIND)
 
 

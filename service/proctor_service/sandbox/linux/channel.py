@@ -343,6 +343,7 @@ def _ignore(_: bytes) -> None:
 
 UNPREPARED = "what runs before the submission, its files or the tests' setup, took too much time"
 SHORT_OF_MEMORY = "its surroundings ran out of memory before it reached its own limit"
+SHORT_OF_OBJECTS = "its user ran out of kernel objects meanwhile, such as pipes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,6 +356,8 @@ class Evidence:
     `at_memory_limit`: the sandbox reached its own memory limit. `is_foreign`: no process of the
     sandbox can have sent the signal of `status`. `kills_around`: number of
     processes killed for memory around it meanwhile, where no cgroup of its own counts.
+    `in_shortage`: the kernel refused its user something meanwhile that all of this user's sandboxes
+    share.
     """
 
     status: int
@@ -364,6 +367,7 @@ class Evidence:
     at_memory_limit: bool = True
     is_foreign: bool = False
     kills_around: int = 0
+    in_shortage: bool = False
 
 
 def outside_cause(evidence: Evidence) -> str | None:
@@ -377,6 +381,9 @@ def outside_cause(evidence: Evidence) -> str | None:
     may_be_the_reason = evidence.stopped_for in (None, "wall_limit") and status != 0
     if evidence.kills_around and may_be_the_reason:
         return SHORT_OF_MEMORY
+    its_own = evidence.out_of_memory_kills > 0 or evidence.stopped_for == "killed"
+    if evidence.in_shortage and status != 0 and not its_own:
+        return SHORT_OF_OBJECTS
     was_killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
     explained = (
         evidence.stopped_for is not None
@@ -414,6 +421,8 @@ def ended_by(
     # A program may survive the loss of a child, and fail by it later; its limits are its own.
     within_limits = ending in ("exited", "signalled", "killed")
     doubt = SHORT_OF_MEMORY if evidence.kills_around and within_limits else ""
+    if evidence.in_shortage and ending not in ("output_limit", "memory_limit"):
+        doubt = doubt or SHORT_OF_OBJECTS
     return Ended(ending, code, number, stdout, stderr, truncated, usage, doubt)
 
 

@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
@@ -21,14 +22,16 @@ from functools import partial
 from proctor_service.errors import SandboxLost, SandboxUnavailable, StartError
 from proctor_service.sandbox.environments import Starts, WatchedFolders, watched
 from proctor_service.sandbox.interface import Limits, Sandbox, StatefulSandbox
-from proctor_service.sandbox.linux.channel import Poller
+from proctor_service.sandbox.linux.channel import SHORT_OF_OBJECTS, Poller
 from proctor_service.sandbox.local.bundle import Launch
 from proctor_service.sandbox.local.cgroups import Group, Groups
+from proctor_service.sandbox.local.holdings import Candidate, UserLimits, holders
 from proctor_service.sandbox.local.image import COMPILING, with_python
 from proctor_service.sandbox.local.launch import LocalPlan
 from proctor_service.sandbox.local.monitor import Monitor, Pace
 from proctor_service.sandbox.local.pool import Place, Slot, SlotPool
-from proctor_service.sandbox.local.sandbox import LocalSandbox
+from proctor_service.sandbox.local.sandbox import LocalSandbox, descriptor_limit
+from proctor_service.sandbox.local.shortages import Shortages, kinds_of
 from proctor_service.sandbox.local.stateful import LocalStatefulSandbox
 from proctor_service.sandbox.memory_room import available_memory_mb
 from proctor_service.sandbox.open_files import raise_open_files
@@ -53,6 +56,9 @@ class LocalBackend:
         self._groups: Groups | None = None
         self._monitor = Monitor()
         self._poller = Poller()
+        self._shortages = Shortages()
+        self._short = 0
+        self._search: asyncio.Task[None] | None = None
         self._default = self._pool_of(plan.launch, plan.warm_slots)
         self._pools: dict[str, SlotPool] = {DEFAULT: self._default}
         self._starts = Starts(self._start)
@@ -73,6 +79,11 @@ class LocalBackend:
         self._poller.open()
         self._groups = self._plan.open_groups()
         try:
+            if self._plan.launch.config["user_namespace"]:
+                open_files = descriptor_limit(self._plan.launch)
+                self._user_limits = UserLimits(open_files)
+                self._shortages.on_short = self._on_short
+                await self._shortages.open(open_files)
             self._watched = await asyncio.to_thread(watched, self._plan.environments)
             await self._default.open()
         except StartError:
@@ -129,6 +140,9 @@ class LocalBackend:
         await self._monitor.close()
         await self._starts.end()
         await asyncio.gather(*(pool.close() for pool in self._pools.values()), *self._ending)
+        self._shortages.close()
+        if self._search is not None:
+            self._search.cancel()
         self._poller.close()
         if self._groups is not None:
             self._groups.close()
@@ -175,7 +189,7 @@ class LocalBackend:
         return [slot for pool in self._pools.values() for slot in pool.slots]
 
     def _pool_of(self, launch: Launch, warm_slots: int) -> SlotPool:
-        return SlotPool(launch, warm_slots, self._new_place, self._poller)
+        return SlotPool(launch, warm_slots, self._new_place, self._poller, self._shortages)
 
     def _new_place(self) -> Place | None:
         """Return the place of another slot; where there is none, another pool gives up a slot."""
@@ -240,6 +254,36 @@ class LocalBackend:
             raise StartError(str(error)) from None
         finally:
             await pool.close()
+
+    def _on_short(self, kinds: int) -> None:
+        self._short |= kinds
+        if self._search is None or self._search.done():
+            self._search = asyncio.get_running_loop().create_task(self._end_holders())
+
+    async def _end_holders(self) -> None:
+        """Look which sandboxes hold most of what is short, and end them, until nothing is short."""
+        while self._short:
+            kinds = {own: self._short & kinds_of(own) for own in (True, False)}
+            self._short = 0
+            candidates = [
+                Candidate(
+                    slot.sandbox,
+                    pid,
+                    kinds[slot.sandbox.has_own_user],
+                    slot not in self._stateful_sandboxes,
+                )
+                for slot in self._all_slots()
+                if slot.state == "leased" and slot.sandbox is not None
+                if (pid := slot.sandbox.host_pid()) is not None
+            ]
+            begun = time.monotonic()
+            look = partial(holders, candidates, self._user_limits)
+            for holder in await self._monitor.reads.run(look):
+                if holder.is_excess:
+                    holder.sandbox.on_memory_exceeded()
+                else:
+                    holder.sandbox.on_lost(SHORT_OF_OBJECTS)
+            await asyncio.sleep(time.monotonic() - begun)
 
     def _drop_idle(self) -> None:
         """End the pools, beside the default one, that nobody has used for long."""

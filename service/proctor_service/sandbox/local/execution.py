@@ -70,6 +70,7 @@ class CommandExecution:
         self._unseen_seconds = 0.0
         self.kills_before = 0
         self.kills_around_before: int | None = 0
+        self.before_shortages = 0
         self.stopped_for: Ending | None = None
         self.has_started = True
         self._stopped_at_active = 0.0

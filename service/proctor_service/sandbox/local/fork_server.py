@@ -95,7 +95,7 @@ def main(
     image = image_of(config)
     bounds: Any = config["bounds"] if config["user_namespace"] else None
     if config["subordinate"]:
-        isolation.await_users(int(str(config["told"])))
+        isolation.await_users(int(str(config["users"])))
     elif config["user_namespace"]:
         user, group = (image["user"], image["group"]) if image else (uid, uid)
         outer_uid, outer_gid = int(str(config["outer_uid"])), int(str(config["outer_gid"]))

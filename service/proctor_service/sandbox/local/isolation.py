@@ -48,12 +48,12 @@ def map_user(uid: int, gid: int, outer_uid: int, outer_gid: int) -> None:
     write("/proc/self/gid_map", f"{gid} {outer_gid} 1")
 
 
-def await_users(told: int) -> None:
+def await_users(answers: int) -> None:
     """Wait until the zygote has mapped the users of this user namespace. Raises OSError.
 
-    `told`: end of a pipe, from which comes `+`, or else why the mapping failed.
+    `answers`: end of a pipe, from which comes `+`, or else why the mapping failed.
     """
-    with open(told, "rb") as pipe:
+    with open(answers, "rb") as pipe:
         answer = pipe.read()
     if answer != b"+":
         why = answer.decode("utf-8", "replace").strip() or "the helper ended"

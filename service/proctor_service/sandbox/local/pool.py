@@ -34,6 +34,7 @@ from proctor_service.sandbox.local.bundle import START_SECONDS, Launch, Spawner
 from proctor_service.sandbox.local.cgroups import AWAKE, Group
 from proctor_service.sandbox.local.fork_server import PROGRAM, SESSION
 from proctor_service.sandbox.local.sandbox import Exit, LocalSandbox
+from proctor_service.sandbox.local.shortages import Shortages
 
 _log = logging.getLogger(__name__)
 _END_SECONDS = 5.0
@@ -90,6 +91,7 @@ class Slot:
         launch: Launch,
         place: Place,
         poller: Poller,
+        shortages: Shortages,
         on_change: Callable[[Slot], None],
     ) -> None:
         self.state: State = "starting"
@@ -103,6 +105,7 @@ class Slot:
         self._place = place
         self._launch = launch
         self._poller = poller
+        self._shortages = shortages
         self._on_change = on_change
         self._loop = asyncio.get_running_loop()
         self._received = bytearray()
@@ -227,6 +230,7 @@ class Slot:
                 self._poller,
                 self.pid,
                 self._sockets,
+                self._shortages,
             )
             if rest == str(self.shape):
                 self.state, self.has_served = "ready", True
@@ -289,6 +293,7 @@ class SlotPool:
         warm_slots: int,
         new_place: Callable[[], Place | None],
         poller: Poller,
+        shortages: Shortages,
     ) -> None:
         self.last_used_at = time.monotonic()
         self.watched: WatchedFolders | None = None
@@ -297,6 +302,7 @@ class SlotPool:
         self._warm_slots = warm_slots
         self._new_place = new_place
         self._poller = poller
+        self._shortages = shortages
         self._spawner = Spawner(launch)
         self._starter: asyncio.Task[None] | None = None
         self.slots: list[Slot] = []
@@ -380,6 +386,7 @@ class SlotPool:
         """Lend a fresh sandbox and its slot. Raises SandboxUnavailable, and NoSandboxInTime."""
         self._users += 1
         try:
+            await self._shortages.over(bool(self._launch.config["drops_user"]))
             slot = await self._take(Shape(limits.disk_mb, is_session))
             try:
                 sandbox = slot.lease(limits)
@@ -462,7 +469,9 @@ class SlotPool:
         if place is None:
             return
         try:
-            slot = Slot(self._spawner, self._launch, place, self._poller, self._on_slot)
+            slot = Slot(
+                self._spawner, self._launch, place, self._poller, self._shortages, self._on_slot
+            )
         except OSError as error:
             self._last_error = str(error)
             place.close()

@@ -10,7 +10,8 @@ import signal
 import struct
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 from proctor_service.errors import Failure, InvalidTask, SandboxLost
 from proctor_service.sandbox.interface import Ended, Ending, GuestMessage, Limits, Usage
@@ -32,10 +33,11 @@ from proctor_service.sandbox.local.cgroups import AWAKE, Group
 from proctor_service.sandbox.local.fork_server import LOCKED, RLIMITS, THREAD_MB
 from proctor_service.sandbox.local.idle import Measurement
 from proctor_service.sandbox.local.memory import CountedMemory, MemoryLimit
+from proctor_service.sandbox.local.shortages import Shortages
 from proctor_service.sandbox.memory_room import is_machine_short
 
 _INTERPRETER_MB = 64  # address space of a bare interpreter
-_OWN_PROCESSES = 2  # the fork server and process 1 count against the same user's limit
+_OWN_PROCESSES = 2  # the fork server and process 1 may count against the same user's limit
 _DESCRIPTORS = 1024
 _RLIMITS = struct.Struct(f"{2 * len(RLIMITS)}Q")
 _DESCRIPTORS_UNCOUNTED = 256  # where no cgroup counts the kernel memory of descriptors
@@ -60,6 +62,11 @@ class Exit:
     at: float = math.inf
 
 
+def descriptor_limit(launch: Launch) -> int:
+    """Return the limit on open files of each process of a sandbox."""
+    return _DESCRIPTORS if launch.memory_is_counted else _DESCRIPTORS_UNCOUNTED
+
+
 class LocalSandbox(Channel):
     """Implements `sandbox.interface.Sandbox` over the descriptors from a fork server.
 
@@ -75,6 +82,7 @@ class LocalSandbox(Channel):
         poller: Poller,
         fork_server: int,
         sockets: NetworkSockets | None,
+        shortages: Shortages,
     ) -> None:
         channel, out, err, self._pidfd = descriptors
         super().__init__(channel, LOCKED, poller)
@@ -83,8 +91,10 @@ class LocalSandbox(Channel):
         self.launch = launch
         self._sockets = sockets
         # Limit on open descriptors per process.
-        counted = launch.memory_is_counted
-        self.descriptor_limit = _DESCRIPTORS if counted else _DESCRIPTORS_UNCOUNTED
+        self.descriptor_limit = descriptor_limit(launch)
+        self.has_own_user = bool(launch.config["drops_user"])
+        self._shortages = shortages
+        self._before_shortages = 0
         self._fork_server = fork_server
         self._host_pid: int | None = None
         self._beside: list[int] | None = None
@@ -117,6 +127,7 @@ class LocalSandbox(Channel):
         limits = self._limits = message.limits
         rlimits = self._rlimits(limits, descriptors or self.descriptor_limit)
         self._kills_before = self.kills_around()
+        self._before_shortages = self.mark_shortages()
         turns = TurnClock() if message.takes_turns else None
         self._time = TimeLimits(math.inf, math.inf, None, None)
         self._hear = message.on_line
@@ -148,7 +159,8 @@ class LocalSandbox(Channel):
         if not self.launch.memory_is_counted:
             space_mb = limits.memory_mb + _INTERPRETER_MB + THREAD_MB * limits.processes
             space = (min(space_mb << 20, space[1]),) * 2
-            processes = (min(limits.processes + _OWN_PROCESSES, processes[1]),) * 2
+            ours = 1 if self.has_own_user else _OWN_PROCESSES
+            processes = (min(limits.processes + ours, processes[1]),) * 2
         # The stack's hard limit is unchanged: contest programs raise their own.
         return _RLIMITS.pack(descriptors, descriptors, stack, most_stack, *space, *processes)
 
@@ -287,7 +299,7 @@ class LocalSandbox(Channel):
         self.stop("killed")
 
     def on_memory_exceeded(self) -> None:
-        """Stop the sandbox."""
+        """Stop the sandbox. What the kernel counts by user is the kernel's memory, too."""
         self.stop("memory_limit")
 
     def on_exit(self, exit: Exit) -> None:
@@ -323,6 +335,20 @@ class LocalSandbox(Channel):
             is_foreign=exit.is_foreign,
             kills_around=kills_around,
         )
+        usage = Usage(
+            cpu_seconds=cpu,
+            wall_seconds=time.monotonic() - self.started_at,
+            peak_memory_mb=exit.peak_kb / 1024,
+            idle_seconds=self.idle_seconds,
+        )
+        self._shortages.when_looked(partial(self._finish, evidence, usage, exit.at))
+
+    def _finish(self, evidence: Evidence, usage: Usage, at: float) -> None:
+        """Set the ending. `at`: see `Exit`."""
+        if self._ended.done():
+            return
+        short = self._shortages.were_since(self._before_shortages, self.has_own_user)
+        evidence = replace(evidence, in_shortage=short)
         why = outside_cause(evidence)
         if not self.greeted and self._stopped_for != "killed":
             why = f"its walls did not come up: {self._line[:300].decode('utf-8', 'replace')}"
@@ -330,7 +356,7 @@ class LocalSandbox(Channel):
             self._fail(self._failure)
             return
         if why is None and self._stopped_for in (None, "killed"):
-            why = self._unmeasured(cpu, exit.at)
+            why = self._unmeasured(usage.cpu_seconds, at)
         if why is not None:
             self._fail(SandboxLost(why))
             return
@@ -341,12 +367,7 @@ class LocalSandbox(Channel):
                 stdout=bytes(out.stored),
                 stderr=bytes(err.stored),
                 truncated=out.total + err.total > len(out.stored) + len(err.stored),
-                usage=Usage(
-                    cpu_seconds=cpu,
-                    wall_seconds=time.monotonic() - self.started_at,
-                    peak_memory_mb=exit.peak_kb / 1024,
-                    idle_seconds=self.idle_seconds,
-                ),
+                usage=usage,
             )
         )
 
@@ -377,6 +398,15 @@ class LocalSandbox(Channel):
         """Return the number of kills around the sandbox since that count; 0 if unknown."""
         now = self.kills_around()
         return 0 if before is None or now is None else now - before
+
+    def mark_shortages(self) -> int:
+        """Return a mark for `were_shortages`."""
+        return self._shortages.mark(self.has_own_user)
+
+    async def were_shortages(self, mark: int) -> bool:
+        """Return True if the kernel refused the sandbox's user something since the mark."""
+        await self._shortages.looked()
+        return self._shortages.were_since(mark, self.has_own_user)
 
     def on_lost(self, why: str) -> None:
         """Handle the death of the fork server: an ending if out of memory, else SandboxLost."""

@@ -168,6 +168,7 @@ class LocalStatefulSandbox(FileOperations):
         execution = make(number, pipes)
         execution.kills_before = self._sandbox.group.out_of_memory_kills()
         execution.kills_around_before = self._sandbox.kills_around()
+        execution.before_shortages = self._sandbox.mark_shortages()
         self._begin(execution, cpu_base)
         order = json.dumps(["run", number, kind, what]).encode() + b"\n"
         self._sandbox.send(order, pipes.theirs)
@@ -193,7 +194,9 @@ class LocalStatefulSandbox(FileOperations):
             self._finish(execution)
             self._sandbox.on_lost(why)
             raise await self._over()
-        ended = execution.ended(evidence, *report[1:])
+        # The agent sees for itself what was refused, and keeps its sandbox.
+        in_shortage = await self._sandbox.were_shortages(execution.before_shortages)
+        ended = execution.ended(replace(evidence, in_shortage=in_shortage), *report[1:])
         self._finish(execution)
         return ended
 

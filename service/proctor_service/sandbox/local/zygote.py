@@ -44,7 +44,7 @@ def main(
             os._exit(0)
         control = socket.socket(fileno=descriptors[0])
         uid = int(order.split()[1])
-        told, telling = os.pipe() if config["subordinate"] else (-1, -1)
+        reading, writing = os.pipe() if config["subordinate"] else (-1, -1)
         try:
             pid = kernel.clone(flags)
         except OSError as error:
@@ -54,30 +54,30 @@ def main(
             orders.close()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             try:
-                if telling >= 0:
-                    os.close(telling)
+                if writing >= 0:
+                    os.close(writing)
                 for descriptor in descriptors[1:]:
                     os.write(descriptor, b"0")  # 0 means this process, in any PID namespace
                     os.close(descriptor)
                 fork_server.main(
-                    control, {**config, "uid": uid, "told": told}, inside_main, warm_up
+                    control, {**config, "uid": uid, "users": reading}, inside_main, warm_up
                 )
             except BaseException as error:
                 fork_server.fail(control, error)
             return
         if pid > 0:
             _send(control, f"born {pid}", pid)
-        if told >= 0:
-            os.close(told)
+        if reading >= 0:
+            os.close(reading)
             if pid > 0:
-                _map_users(pid, uid, config["subordinate"], telling)
-            os.close(telling)
+                _map_users(pid, uid, config["subordinate"], writing)
+            os.close(writing)
         control.close()
         for descriptor in descriptors[1:]:
             os.close(descriptor)
 
 
-def _map_users(pid: int, uid: int, subordinate: Any, telling: int) -> None:
+def _map_users(pid: int, uid: int, subordinate: Any, writing: int) -> None:
     """Have a helper map the users of a fork server: root to the service's, and `uid` to its own.
 
     newuidmap(1) must run outside of the new namespace. The helper says `+`, or what went wrong.
@@ -86,15 +86,15 @@ def _map_users(pid: int, uid: int, subordinate: Any, telling: int) -> None:
         return
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        os.dup2(telling, 2)
+        os.dup2(writing, 2)
         for program, own, first in subordinate["maps"]:
             mapping = (pid, 0, own, 1, uid, first + uid - subordinate["first"], 1)
             child = os.posix_spawn(program, [program, *map(str, mapping)], {})
             if os.waitpid(child, 0)[1] != 0:
                 os._exit(1)
-        os.write(telling, b"+")
+        os.write(writing, b"+")
     except OSError as error:
-        os.write(telling, str(error).encode())
+        os.write(writing, str(error).encode())
     finally:
         os._exit(0)
 

@@ -1,0 +1,200 @@
+"""What the processes of a sandbox hold of the things that the kernel counts by user; see `shortages`.
+
+The sandbox controls how long these reads take, so they stop at a quarter of the user's limit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import resource
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from proctor_service.sandbox.linux import kernel, procfs
+from proctor_service.sandbox.local.shortage_probe import (
+    EPOLL,
+    IN_TRANSIT,
+    INOTIFY,
+    PIPES,
+    PROCESSES,
+)
+
+T = TypeVar("T")
+
+_ENOUGH = 0.25
+_EXCESS = 1 / 16
+_LEAST_EXCESS = 1 / 64
+_PIPE_PAGES = 16
+_SMALL_PIPE_PAGES = 2  # of a pipe above the soft limit
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_PIDFD_GETFD, _KCMP_FILES = 438, 2
+_LIMITS = {
+    PIPES: ("fs/pipe-user-pages-soft", 16_384),
+    EPOLL: ("fs/epoll/max_user_watches", 1 << 20),
+    INOTIFY: ("fs/inotify/max_user_instances", 128),
+}
+_EPOLL, _INOTIFY = "anon_inode:[eventpoll]", "anon_inode:inotify"
+
+
+class UserLimits:
+    """Limits of this process's user by kind. `open_files`: limit of a sandbox's process."""
+
+    def __init__(self, open_files: int) -> None:
+        processes = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+        self.by_kind = {
+            IN_TRANSIT: open_files,
+            PROCESSES: processes if processes > 0 else _sysctl("kernel/threads-max", 1 << 15),
+            **{kind: _sysctl(*which) for kind, which in _LIMITS.items()},
+        }
+
+    def part(self, kind: int, number: int) -> float:
+        """Return `number` of a kind as a part of the limit; 0 without limit."""
+        most = self.by_kind[kind]
+        return number / most if most > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate(Generic[T]):
+    """A sandbox in use: the PID of its first process, and the kinds that are short for it.
+
+    `is_repeatable`: its run can be repeated in another sandbox.
+    """
+
+    sandbox: T
+    pid: int
+    kinds: int
+    is_repeatable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Holder(Generic[T]):
+    """A sandbox to be ended. `is_excess`: it holds more than a program can need."""
+
+    sandbox: T
+    is_excess: bool
+
+
+def holders(candidates: Sequence[Candidate[T]], limits: UserLimits) -> list[Holder[T]]:
+    """Return the sandboxes to be ended in a shortage. Too slow for an event loop.
+
+    Those with an excess, and at least half as much as the one that holds most; else the latter alone.
+    None of them where all together hold little: others of the same user then do. And those with
+    little in which a program may wait for ever, as the kernel made one of its pipes smaller than usual.
+    """
+    counts: list[tuple[float, Candidate[T]]] = []
+    found: list[Holder[T]] = []
+    for each in candidates:
+        with contextlib.suppress(procfs.Unread):
+            holdings = _Holdings(each.kinds, limits)
+            holdings.count(each.pid)
+            counts.append((holdings.part(), each))
+            is_small = holdings.part() < _LEAST_EXCESS
+            if holdings.has_small_pipe and is_small and each.is_repeatable:
+                found.append(Holder(each.sandbox, False))
+    if sum(part for part, _ in counts) >= _ENOUGH:
+        most, first = max(counts, key=lambda each: each[0])
+        excess = [each.sandbox for part, each in counts if part >= max(_EXCESS, most / 2)]
+        if not excess and most >= _LEAST_EXCESS:
+            found.append(Holder(first.sandbox, False))
+        found = [Holder(each, True) for each in excess] + found
+    return found
+
+
+class _Holdings:
+    """What the processes of a sandbox hold. `kinds`: bits of `shortage_probe`."""
+
+    def __init__(self, kinds: int, limits: UserLimits) -> None:
+        self.has_small_pipe = False
+        self._kinds = kinds
+        self._limits = limits
+        self._found = dict.fromkeys(limits.by_kind, 0)
+        self._pipes: set[str] = set()
+
+    def part(self) -> float:
+        """Return the largest part of a limit; from a quarter on, it may be more."""
+        return max(
+            (
+                self._limits.part(kind, number)
+                for kind, number in self._found.items()
+                if kind & self._kinds
+            ),
+            default=0.0,
+        )
+
+    def count(self, pid: int) -> None:
+        """Add what `pid` and its descendants hold. Raises procfs.Unread."""
+        for process, threads in (procfs.walk(pid) or {}).items():
+            self._found[PROCESSES] += len(threads)
+            for table in _tables(process, threads):
+                with contextlib.suppress(OSError):
+                    for name in os.listdir(f"{table}/fd"):
+                        self._count_descriptor(process, table, name)
+                        if self.part() >= _ENOUGH:
+                            return
+
+    def _count_descriptor(self, process: int, table: str, name: str) -> None:
+        try:
+            what = os.readlink(f"{table}/fd/{name}")
+        except OSError:
+            return
+        if what.startswith("pipe:") and self._kinds & PIPES:
+            if what not in self._pipes:
+                self._pipes.add(what)
+                pages = _pipe_pages(process, int(name))
+                self._found[PIPES] += pages
+                self.has_small_pipe |= 0 < pages <= _SMALL_PIPE_PAGES
+        elif what.startswith("socket:") and self._kinds & (IN_TRANSIT | PIPES):
+            # What is in transit may be a pipe.
+            in_transit = sum(
+                int(line[8:]) for line in _info(table, name) if line[:8] == b"scm_fds:"
+            )
+            self._found[IN_TRANSIT] += in_transit
+            self._found[PIPES] += in_transit * _PIPE_PAGES
+        elif what == _EPOLL and self._kinds & EPOLL:
+            for lines in procfs.pieces(f"{table}/fdinfo/{name}"):
+                self._found[EPOLL] += lines.count(b"tfd:")
+        elif what == _INOTIFY:
+            self._found[INOTIFY] += 1
+
+
+def _tables(process: int, threads: list[int]) -> Iterator[str]:
+    """Yield the directory of each table of descriptors: a thread may have one of its own."""
+    [kcmp] = kernel.numbers_of("kcmp")
+    for number, thread in enumerate(threads):
+        if number == 0 or kernel.syscall(kcmp, threads[0], thread, _KCMP_FILES, 0, 0) != 0:
+            yield f"/proc/{process}/task/{thread}"
+
+
+def _info(table: str, name: str) -> list[bytes]:
+    return procfs.read(f"{table}/fdinfo/{name}").split(b"\n")
+
+
+def _pipe_pages(process: int, descriptor: int) -> int:
+    """Return the pages of a pipe; the usual number where this process may not look."""
+    try:
+        pidfd = os.pidfd_open(process)
+    except OSError:
+        return 0
+    try:
+        copy = kernel.syscall(_PIDFD_GETFD, pidfd, descriptor, 0)
+        if copy < 0:
+            return _PIPE_PAGES
+        try:
+            return fcntl.fcntl(copy, fcntl.F_GETPIPE_SZ) // _PAGE_BYTES
+        finally:
+            os.close(copy)
+    except OSError:
+        return _PIPE_PAGES
+    finally:
+        os.close(pidfd)
+
+
+def _sysctl(name: str, otherwise: int) -> int:
+    try:
+        return int(Path("/proc/sys", name).read_text())
+    except (OSError, ValueError):
+        return otherwise

@@ -1,0 +1,219 @@
+"""Shortages of what the kernel counts by user, where sandboxes are processes of the service's user.
+
+A process of its own (`shortage_probe`) looks all the time, and again at the end of each run. A
+run that failed during a shortage has no verdict, and is judged again. Meanwhile the sandbox
+that holds most is found and ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from proctor_service.errors import StartError
+from proctor_service.sandbox.local import shortage_probe
+
+_log = logging.getLogger(__name__)
+_OF_EVERY_USER = shortage_probe.INOTIFY | shortage_probe.PROCESSES
+"""What also counts for the service's user where each sandbox is a user of its own."""
+_PATIENCE_SECONDS = 2.0
+_START_SECONDS = 10.0
+_AGAIN_SECONDS = 0.2
+_SILENT_SECONDS = 10.0
+_EVERYTHING = 31
+_NAMES = {
+    shortage_probe.PIPES: "pipes",
+    shortage_probe.IN_TRANSIT: "descriptors in transit",
+    shortage_probe.EPOLL: "watches of epoll",
+    shortage_probe.INOTIFY: "inotify",
+    shortage_probe.PROCESSES: "processes",
+}
+
+
+class Shortages:
+    """What is and was short. `on_short`: called with the bits of what is short, every 20 ms
+    and once more at the end.
+
+    Without `open`, nothing is ever short.
+    """
+
+    def __init__(self) -> None:
+        self.on_short: Callable[[int], None] = lambda bits: None
+        self.bits = 0
+        self._counts = dict.fromkeys(_NAMES, 0)
+        self._since = 0.0
+        self._said_at = -_SILENT_SECONDS
+        self._open_files = 0
+        self._probe: subprocess.Popen[bytes] | None = None
+        self._is_open = False
+        self._asked: list[Callable[[], None]] = []
+        self._unasked: list[Callable[[], None]] = []
+        self._change = asyncio.Event()
+        self._restart: asyncio.Task[None] | None = None
+
+    async def open(self, open_files: int) -> None:
+        """Start to look. `open_files`: limit of a sandbox's processes. Raises StartError."""
+        self._loop = asyncio.get_running_loop()
+        self._open_files = open_files
+        self._is_open = True
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                await self._start()
+                await self.looked()
+        except (OSError, TimeoutError) as error:
+            raise StartError(f"the look for shortages does not start: {error}") from None
+
+    async def close(self) -> None:
+        """Stop; what waits for a look goes on."""
+        self._is_open = False
+        if self._restart is not None:
+            self._restart.cancel()
+        self._end()
+        self.bits = 0
+        self._go_on()
+
+    def mark(self, has_own_user: bool) -> int:
+        """Return a mark for `were_since`. `has_own_user`: of the sandbox that is asked about."""
+        bits = kinds_of(has_own_user)
+        return sum(count for kind, count in self._counts.items() if kind & bits)
+
+    def were_since(self, mark: int, has_own_user: bool) -> bool:
+        """Return True if something was short for such a sandbox since the mark, or still is."""
+        return self.are(has_own_user) or self.mark(has_own_user) != mark
+
+    def are(self, has_own_user: bool) -> bool:
+        """Return True if something is short for such a sandbox."""
+        return bool(self.bits & kinds_of(has_own_user))
+
+    def when_looked(self, then: Callable[[], None]) -> None:
+        """Call `then` after the next look; at once where nobody looks."""
+        if self._probe is None:
+            then()
+            return
+        self._unasked.append(then)
+        if len(self._unasked) == 1:
+            self._loop.call_soon(self._ask)
+
+    async def looked(self) -> None:
+        """Wait for the next look."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.when_looked(lambda: None if done.done() else done.set_result(None))
+        await done
+
+    async def over(self, has_own_user: bool) -> None:
+        """Wait for the end of a shortage; one that lasts does not hold up for ever."""
+        while self.are(has_own_user):
+            rest = self._since + _PATIENCE_SECONDS - time.monotonic()
+            if rest <= 0:
+                return
+            self._change.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(rest):
+                    await self._change.wait()
+
+    async def _start(self) -> None:
+        self._probe = await asyncio.to_thread(self._spawn)
+        assert self._probe.stdout is not None
+        os.set_blocking(self._probe.stdout.fileno(), False)
+        self._loop.add_reader(self._probe.stdout.fileno(), self._on_report)
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        path = Path(shortage_probe.__file__)
+        most = self._open_files * 3 // 4  # what is nearly used up counts as short
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", path.read_text(), str(most)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd="/",
+            env={},
+            start_new_session=True,
+        )
+
+    def _ask(self) -> None:
+        asked, self._unasked = self._unasked, []
+        self._asked += asked
+        if self._probe is None or self._probe.stdin is None:
+            self._go_on()
+            return
+        try:
+            os.write(self._probe.stdin.fileno(), b"?" * len(asked))
+        except OSError:
+            pass  # it has ended, as `_on_report` will find
+
+    def _on_report(self) -> None:
+        assert self._probe is not None
+        assert self._probe.stdout is not None
+        try:
+            report = os.read(self._probe.stdout.fileno(), 1 << 12)
+        except BlockingIOError:
+            return
+        if not report:
+            self._on_death()
+            return
+        for place in range(0, len(report) - 1, 2):
+            self._note(report[place + 1] - shortage_probe.LETTER)
+            if report[place] == ord("="):
+                self._asked.pop(0)()
+
+    def _note(self, bits: int) -> None:
+        if bits and not self.bits:
+            self._since = time.monotonic()
+        if bits and time.monotonic() > self._said_at + _SILENT_SECONDS:
+            self._said_at = time.monotonic()
+            short = [name for kind, name in _NAMES.items() if kind & bits]
+            _log.warning("the user of the service is short of %s", ", ".join(short))
+        over, self.bits = self.bits & ~bits, bits
+        for kind in _NAMES:
+            self._counts[kind] += bool(kind & bits)
+        if bits or over:
+            self.on_short(bits | over)
+        self._change.set()
+
+    def _on_death(self) -> None:
+        """Start again. Until then everything counts as short: nobody knows."""
+        self._end()
+        self._note(_EVERYTHING)
+        self._go_on()
+        if self._is_open:
+            self._restart = self._loop.create_task(self._start_again())
+
+    async def _start_again(self) -> None:
+        while self._is_open:
+            _log.error("the look for shortages ended, and starts again")
+            try:
+                await self._start()
+            except OSError:
+                await asyncio.sleep(_AGAIN_SECONDS)
+            else:
+                await self.looked()
+                return
+
+    def _end(self) -> None:
+        probe, self._probe = self._probe, None
+        if probe is None:
+            return
+        assert probe.stdin is not None
+        assert probe.stdout is not None
+        self._loop.remove_reader(probe.stdout.fileno())
+        probe.stdin.close()
+        probe.stdout.close()
+        probe.kill()
+        self._loop.run_in_executor(None, probe.wait)
+
+    def _go_on(self) -> None:
+        waiting = self._asked + self._unasked
+        self._asked, self._unasked = [], []
+        for then in waiting:
+            then()
+
+
+def kinds_of(has_own_user: bool) -> int:
+    """Return the bits of what may be short for a sandbox with or without a user of its own."""
+    return _OF_EVERY_USER if has_own_user else _EVERYTHING
