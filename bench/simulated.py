@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 
 from proctor_service.app import build_app, make_server
@@ -27,6 +27,7 @@ from proctor_service.observe.logs import configure_logging
 from proctor_service.sandbox.environments import Environments
 from proctor_service.sandbox.interface import (
     DEFAULT,
+    Asleep,
     Backend,
     Limits,
     Sandbox,
@@ -104,7 +105,7 @@ class NoSandboxes:
         """Raise RuntimeError: there are none."""
         raise RuntimeError("sandboxes are simulated")
 
-    def when_asleep(self, tell: Callable[[int, int], None]) -> None:
+    def when_asleep(self, tell: Asleep) -> None:
         """Sandboxes never sleep."""
 
     def census(self) -> dict[str, int]:

@@ -263,8 +263,8 @@ def _parts(
     registry = Registry(backend, queue, bounds, metrics.executed, fleet.id_prefix)
     # An evaluation may hold several sandboxes; it leaves its core when all of them do.
     backend.when_asleep(
-        lambda yielding, lent: queue.lend(
-            min(yielding - max(0, lent - queue.busy), settings.max_sandboxes // 2)
+        lambda yielding, lent, long_runners: queue.lend(
+            min(yielding - max(0, lent - queue.busy), settings.max_sandboxes // 2), long_runners
         )
     )
     metrics.watch(queue, backend)

@@ -19,7 +19,7 @@ from proctor_service.errors import Failure, HandedBack, JudgeFailed
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.observe.observer import NO_OBSERVERS, ObservedSandboxes, Observer, Observers
 from proctor_service.outcomes import Item, NoCode, Outcome
-from proctor_service.sandbox.interface import PAYER, Backend, Sandboxes
+from proctor_service.sandbox.interface import CHARGE, PAYER, Backend, Sandboxes
 from proctor_service.scheduling.queue import FairQueue, attempted
 from proctor_service.scheduling.result_cache import Cache
 
@@ -106,6 +106,7 @@ class Evaluator:
                         if isinstance(ticket.elsewhere, Outcome):
                             seconds = ticket.queue_seconds + ticket.elsewhere.queue_seconds
                             return replace(ticket.elsewhere, queue_seconds=waited_seconds + seconds)
+                        CHARGE.set(ticket.charge)
                         judgement = await attempted(
                             attempt, ticket, item.evaluation_id, item.deadline
                         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
@@ -18,6 +18,7 @@ from proctor_service.judge.run import RunnerFailed, Unfit, room_for, run, with_f
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import (
     DEFAULT,
+    Asleep,
     Backend,
     Ended,
     GuestMessage,
@@ -80,7 +81,7 @@ class Says:
 
     async def close(self) -> None: ...
 
-    def when_asleep(self, tell: Callable[[int, int], None]) -> None: ...
+    def when_asleep(self, tell: Asleep) -> None: ...
 
     def census(self) -> dict[str, int]:
         return {}

@@ -26,6 +26,7 @@ from proctor_service.http.server import Server
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import (
     DEFAULT,
+    Asleep,
     Backend,
     Limits,
     Sandbox,
@@ -71,7 +72,7 @@ class NoBackend:
         """Nothing to end."""
         self.closed = True
 
-    def when_asleep(self, tell: Callable[[int, int], None]) -> None:
+    def when_asleep(self, tell: Asleep) -> None:
         """Nothing here sleeps."""
 
     def census(self) -> dict[str, int]:

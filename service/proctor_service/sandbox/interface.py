@@ -20,8 +20,19 @@ from proctor_service.settings.environments import DEFAULT as DEFAULT
 
 Spent: TypeAlias = Callable[[tuple[str, str], float, float], None]
 """Called with tenant and job, seconds of a sandbox since the last call for it, and dollars."""
+Asleep: TypeAlias = Callable[[int, int, Mapping[tuple[str, str], int]], None]
+"""Called with the sandboxes that leave their cores to others, all leased ones, and the long runners by
+tenant and job."""
 PAYER: ContextVar[tuple[str, str]] = ContextVar("PAYER", default=("", ""))
 """Tenant and job that the sandboxes leased in this context are for."""
+
+
+def charge_nobody(_: float) -> None:
+    """Charge no job with core seconds."""
+
+
+CHARGE: ContextVar[Callable[[float], None]] = ContextVar("CHARGE", default=charge_nobody)
+"""Called with core seconds that the sandboxes used in this context have used since the last call."""
 
 FLOOD_BYTES = 64 << 20  # output beyond this ends a program with output_limit
 MAX_FILE_BYTES = 32 << 20  # of a stateful sandbox's file: the service holds it in memory
@@ -318,11 +329,12 @@ class Backend(Sandboxes, Protocol):
     async def close(self) -> None:
         """Stop every sandbox and all processes behind the sandboxes."""
 
-    def when_asleep(self, callback: Callable[[int, int], None]) -> None:
-        """Call `callback(yielding, lent)` when the number of leased sandboxes without a core changes.
+    def when_asleep(self, callback: Asleep) -> None:
+        """Call `callback(yielding, lent, long_runners)` when sandboxes leave their cores to others.
 
-        `yielding`: leased sandboxes asleep, or running for so long that programs which have just
-        begun come first. `lent`: all leased sandboxes.
+        `yielding`: leased sandboxes asleep, or running for so long that other programs may begin
+        beside them. `lent`: all leased sandboxes. `long_runners`: those that run for long, by
+        tenant and job.
         """
 
     def census(self) -> dict[str, int]:

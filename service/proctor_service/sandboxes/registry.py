@@ -45,6 +45,7 @@ from proctor_service.errors import (
     SandboxUnavailable,
 )
 from proctor_service.sandbox.interface import (
+    CHARGE,
     DEFAULT,
     MAX_FILE_BYTES,
     PAYER,
@@ -58,7 +59,7 @@ from proctor_service.sandbox.interface import (
 )
 from proctor_service.sandboxes.file_paths import check_path
 from proctor_service.scheduling.fair_share import Shares, Whose
-from proctor_service.scheduling.queue import DRAINING, FairQueue, stopping
+from proctor_service.scheduling.queue import DRAINING, FairQueue, Ticket, stopping
 
 log = logging.getLogger(__name__)
 
@@ -114,6 +115,7 @@ class SlotLease:
     begun: bool
     _entering: asyncio.Lock = field(default_factory=asyncio.Lock)
     _commands: int = 0
+    _ticket: Ticket | None = None
     _held: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     async def __aenter__(self) -> float:
@@ -132,7 +134,7 @@ class SlotLease:
                         stack.callback(queue.reserve(1, self.whose, self.begun).close)
                         deadline = queue.clock() + LONGEST_QUEUE_SECONDS
                         turn = queue.admit(*self.whose, deadline, self.priority, self.begun)
-                        await stack.enter_async_context(turn)
+                        self._ticket = await stack.enter_async_context(turn)
                         self._held = stack.pop_all()
                 except DeadlinePassed:
                     message = f"no core came free within {LONGEST_QUEUE_SECONDS:g} s"
@@ -140,6 +142,8 @@ class SlotLease:
                 except Cancelled:  # the queue drains
                     raise stopping() from None
             self._commands += 1
+            assert self._ticket is not None, "the first command has waited for it"
+            CHARGE.set(self._ticket.charge)
         return queue.clock() - joined
 
     async def __aexit__(self, *_: object) -> None:

@@ -1,4 +1,4 @@
-"""Fair shares of tenants and jobs: of the queue's capacity, and of the slot time.
+"""Fair shares of tenants and jobs: of the queue's capacity, and of the cores.
 
 Capacity: a flood from a single tenant or job must leave capacity for the rest, since the fair order
 acts only on accepted requests. So the free capacity for other tenants must be at least a sixteenth
@@ -6,12 +6,14 @@ of a tenant's held units. Likewise the free capacity for the tenant's other jobs
 sixteenth of a job's held units.
 
 The order is start-time fair queueing on three levels. Each tenant, each of its two priorities, and
-each of their jobs is a lane. A lane has an account: the slot time used, divided by the weight of
+each of their jobs is a lane. A lane has an account: the core seconds used, divided by the weight of
 the lane. The lane with the smallest account goes first. An idle lane restarts at the level of the
-active lanes, so idle time earns no credit. Each ticket is charged with the typical time of its job
-at the start, and the charge is corrected at the end. Counting tickets alone would be unfair: a job
-with submissions of ten seconds would leave almost no time for a job with submissions of five
-milliseconds.
+active lanes, so idle time earns no credit, and what a job used while it was alone is no debt. Each
+ticket is charged with the typical use of its job at the start, at most 0.25 s, then with what it
+uses beyond, as it is measured. The end corrects the charge. Counting tickets alone would be unfair:
+a job with submissions of ten seconds would leave almost no time for a job with submissions of five
+milliseconds. Where nobody measures core seconds, because sandboxes are far away, a ticket is charged
+with its slot time.
 
 Tenants are the first level. Otherwise a tenant could gain a larger share through many job names, or
 through the priority `evaluation` for all its work. Evaluation goes before training but leaves
@@ -46,6 +48,8 @@ Whose = tuple[str, str]
 NOBODY: Whose = ("", "")
 
 FIRST_GUESS_SECONDS = 0.001
+MOST_GUESSED_SECONDS = 0.25
+"""Core seconds after which a program is a long runner, beside which others may begin."""
 MOST_IDLE_LANES = 256
 MOST_SEEN = 4096
 """Waiters of a lane looked at for portable work."""
@@ -200,10 +204,10 @@ class Reservation:
 
 @dataclass(slots=True, eq=False)
 class Lane:
-    """Account of slot seconds divided by weight, with child lanes or waiting items.
+    """Account of core seconds divided by weight, with child lanes or waiting items.
 
-    `out`: tickets of the lane in use, at most `most_out`. `typical_seconds`: moving average of the
-    time of a ticket in use. `waiting`: each waiter with its portable work, or None.
+    `out`: tickets of the lane in use, at most `most_out`. `typical_seconds`: charge of a ticket at
+    its start, a moving average. `waiting`: each waiter with its portable work, or None.
     `portable`: number of waiters with portable work. `heap`: the ready child lanes, ordered by
     level; a child gets a new entry when its level changes, and only its last entry is valid.
     """
@@ -220,7 +224,7 @@ class Lane:
     portable: int = 0
     heap: list[tuple[float, int, Lane]] = field(default_factory=list)
     entries: int = 0
-    served_level: float = 0.0  # highest level at which a child was first
+    served_level: float = 0.0  # level at which an idle child restarts
 
     def first(self) -> Lane | None:
         """Return the ready child lane with the lowest level, or None."""
@@ -235,6 +239,22 @@ class Lane:
 
 Place = tuple[Lane, Lane, Lane]
 """Lanes of an item: tenant lane, priority lane within the tenant, job lane within the priority."""
+
+
+@dataclass(slots=True, eq=False)
+class Use:
+    """Use of a ticket, in use since the slot time `since`.
+
+    `charged_seconds`: charged to its lanes so far. `core_seconds`: measured so far; None without a
+    measurement.
+    """
+
+    place: Place
+    charged_seconds: float
+    since: float
+    core_seconds: float | None = None
+
+
 Alike = Callable[[object, object], bool]
 """Whether two pieces of portable work may go to a peer in one request."""
 
@@ -260,6 +280,7 @@ class FairOrder:
         self.portable = 0
         self._shares = shares or Shares()
         self._all = Lane()
+        self._held: set[Whose] = set()
 
     def join(
         self,
@@ -285,7 +306,7 @@ class FairOrder:
             if len(within.lanes) >= MOST_IDLE_LANES:
                 lanes = within.lanes.items()
                 within.lanes = {name: each for name, each in lanes if each.waiting or each.out}
-            lane = within.lanes[job] = Lane()
+            lane = within.lanes[job] = Lane(most_out=0 if (tenant, job) in self._held else math.inf)
         place = (of_tenant, within, lane)
         lane.waiting[waiter] = work
         lane.portable += work is not None
@@ -324,14 +345,39 @@ class FairOrder:
                 return waiter, guess_seconds
         return None
 
-    def charge(self, place: Place, guess_seconds: float, held_seconds: float) -> None:
-        """Take back a ticket of `pop_next`, and correct the charge with the measured time."""
-        job = place[-1]
-        job.typical_seconds += (held_seconds - job.typical_seconds) / 8
-        for lane in place:
-            lane.level += (held_seconds - guess_seconds) / lane.weight
+    def add(self, use: Use, core_seconds: float) -> None:
+        """Charge the core seconds of a ticket beyond those charged at its start."""
+        use.core_seconds = (use.core_seconds or 0.0) + core_seconds
+        if use.core_seconds > use.charged_seconds:
+            self._charge(use, use.core_seconds)
+
+    def end(self, use: Use, held_seconds: float) -> None:
+        """Take back a ticket, and correct its charge: its core seconds, or else its slot time."""
+        job = use.place[-1]
+        if use.core_seconds is None:
+            typical = use.core_seconds = held_seconds
+        else:
+            typical = min(use.core_seconds, MOST_GUESSED_SECONDS)
+        job.typical_seconds += (typical - job.typical_seconds) / 8
+        for lane in use.place:
             lane.out -= 1
-        self._line_up(place)
+        self._charge(use, use.core_seconds)
+
+    def _charge(self, use: Use, seconds: float) -> None:
+        more, use.charged_seconds = seconds - use.charged_seconds, seconds
+        for lane in use.place:
+            lane.level += more / lane.weight
+        self._line_up(use.place)
+
+    def hold(self, whose: set[Whose]) -> None:
+        """Let no item of these jobs be next, until a call without them."""
+        changed, self._held = self._held ^ whose, whose
+        for tenant, job in changed:
+            of_tenant = self._all.lanes.get(tenant)
+            for within in () if of_tenant is None else of_tenant.lanes.values():
+                if of_tenant is not None and (lane := within.lanes.get(job)) is not None:
+                    lane.most_out = 0 if (tenant, job) in whose else math.inf
+                    self._line_up((of_tenant, within, lane))
 
     def ahead(self, tenant: str, job: str, priority: Priority) -> int:
         """Return the number of waiters in the job lane of a new item with these names."""
@@ -433,6 +479,8 @@ class FairOrder:
         for parent, lane in ((priority, job), (tenant, priority), (self._all, tenant)):
             if lane.out >= lane.most_out or not (lane.waiting or lane.first()):
                 lane.entry = -1
+                if parent.first() is None:  # nobody waits, so nobody is owed what this lane used
+                    parent.served_level = max(parent.served_level, lane.level)
                 continue
             if lane.entry < 0:
                 lane.level = max(lane.level, parent.served_level)

@@ -18,10 +18,11 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import islice
+from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 from proctor_client.wire import Priority
@@ -49,6 +50,7 @@ from proctor_service.scheduling.fair_share import (
     Rate,
     Reservation,
     Shares,
+    Use,
     Waiter,
     Whose,
     retry_seconds,
@@ -67,6 +69,7 @@ SHORTEST_TICKET_SECONDS = 0.001
 MOST_ATTEMPTS = 3
 TICK_SECONDS = 0.1
 AT_ONCE = 32
+NOTHING: Mapping[Whose, int] = MappingProxyType({})
 
 
 def stopping() -> Draining:
@@ -187,6 +190,12 @@ class Ticket:
     queue_seconds: float
     queue: FairQueue
     elsewhere: Any = None
+    use: Use | None = None
+
+    def charge(self, core_seconds: float) -> None:
+        """Charge the job with core seconds of this ticket; without a charge, its slot time counts."""
+        if self.use is not None:
+            self.queue._order.add(self.use, core_seconds)
 
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[None]:
@@ -224,7 +233,7 @@ class Turn:
     priority: Priority
     begun: bool
     work: object
-    _held: tuple[Place, float, float] | None = None
+    _use: Use | None = None
 
     async def __aenter__(self) -> Ticket:
         """Wait for the ticket. Raises DeadlinePassed and Cancelled."""
@@ -248,13 +257,13 @@ class Turn:
             queue._returned.add()
             return Ticket(granted.since - joined, queue, granted.result)
         assert isinstance(granted, float), "a ticket's result is the time charged for it"
-        self._held = (place, granted, queue._change_busy(0))
-        return Ticket(queue.clock() - joined, queue)
+        self._use = Use(place, granted, queue._change_busy(0))
+        return Ticket(queue.clock() - joined, queue, use=self._use)
 
     async def __aexit__(self, *_: object) -> None:
         """Return the ticket, unless a peer has done the work."""
-        if self._held is not None:
-            self.queue._leave(*self._held)
+        if self._use is not None:
+            self.queue._leave(self._use)
 
 
 class FairQueue:
@@ -370,9 +379,14 @@ class FairQueue:
         """
         return Turn(self, (tenant, job), deadline, priority, begun, work)
 
-    def lend(self, tickets: int) -> None:
-        """Set the number of extra tickets, one for each running evaluation that leaves its core."""
+    def lend(self, tickets: int, long_runners: Mapping[Whose, int] = NOTHING) -> None:
+        """Set the number of extra tickets, one for each running evaluation that leaves its core.
+
+        `long_runners`: sandboxes that run for long, by tenant and job. A job with as many as there
+        are slots gets no ticket, so that the others get theirs.
+        """
         self._lent = max(tickets, 0)
+        self._order.hold({whose for whose, count in long_runners.items() if count >= self.slots})
         self._dispatch()
 
     def send_ahead(self, tickets: int) -> None:
@@ -400,21 +414,21 @@ class FairQueue:
         except asyncio.CancelledError:
             # The ticket may arrive in the same loop iteration as the cancellation.
             if not waiter.cancelled() and isinstance(granted := waiter.result(), float):
-                self._leave(place, granted, self._change_busy(0))
+                self._leave(Use(place, granted, self._change_busy(0)))
             raise
         finally:
             self._begun.discard(waiter)
             self.deadlines.forget(waiter, deadline)
             self._order.leave(place, waiter)
 
-    def _leave(self, place: Place, guess_seconds: float, since: float) -> None:
-        """Return a ticket, in use since the slot time `since`."""
-        held_seconds = self._change_busy(-1) - since
+    def _leave(self, use: Use) -> None:
+        """Return a ticket."""
+        held_seconds = self._change_busy(-1) - use.since
         first = not self._typical_seconds
         self._typical_seconds += (held_seconds - self._typical_seconds) / (1 if first else 16)
         self._returned_at = self.clock()
         self._returned.add()
-        self._order.charge(place, guess_seconds, held_seconds)
+        self._order.end(use, held_seconds)
         self._dispatch()
 
     def _change_busy(self, tickets: int) -> float:

@@ -36,6 +36,7 @@ from proctor_service.features.aviato.quota import Quota
 from proctor_service.sandbox.environments import Starts
 from proctor_service.sandbox.interface import (
     DEFAULT,
+    Asleep,
     Limits,
     MachineCheck,
     Sandbox,
@@ -146,7 +147,7 @@ class AviatoBackend:
         """Return the checks of the remote sandboxes; known after `open`."""
         return self._sources[DEFAULT].checks()
 
-    def when_asleep(self, callback: Callable[[int, int], None]) -> None:
+    def when_asleep(self, callback: Asleep) -> None:
         """Do nothing: remote sandboxes use no core of this machine."""
 
     def when_created(self, callback: Callable[[float], None]) -> None:

@@ -19,6 +19,7 @@ from proctor_service.errors import (
     SandboxLost,
 )
 from proctor_service.sandbox.interface import (
+    CHARGE,
     DEFAULT,
     Backend,
     Command,
@@ -101,6 +102,7 @@ class Runner:
         try:
             turn = self._queue.admit(asker.tenant, asker.job, asker.deadline)
             async with turn as ticket:
+                CHARGE.set(ticket.charge)
                 work = partial(self._in_sandbox, program)
                 return await attempted(work, ticket, deadline=asker.deadline, doing="ran")
         finally:

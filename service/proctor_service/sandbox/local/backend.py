@@ -4,8 +4,8 @@ The backend has a pool of slots for each environment in use. `lease` takes the s
 After the lease the kernel removes the sandbox, and the slot forks the next. The pool of the default
 environment is always there; another starts with its first lease, and ends when it was idle for long.
 All pools share cgroups, user ids and the number of slots. A periodic sweep samples all sandboxes
-except very young sandboxes: CPU time, idle time, sleeping sandboxes, and long runners, which leave
-their cores to programs that have just begun.
+except very young sandboxes: CPU time, idle time, sleeping sandboxes, and long runners, beside which
+other programs may begin; it also shares the cores by job.
 """
 
 from __future__ import annotations
@@ -16,12 +16,19 @@ import itertools
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 
 from proctor_service.errors import SandboxLost, SandboxUnavailable, StartError
 from proctor_service.sandbox.environments import Starts, WatchedFolders, watched
-from proctor_service.sandbox.interface import Limits, Sandbox, StatefulSandbox
+from proctor_service.sandbox.interface import (
+    CHARGE,
+    PAYER,
+    Asleep,
+    Limits,
+    Sandbox,
+    StatefulSandbox,
+)
 from proctor_service.sandbox.linux.channel import SHORT_OF_OBJECTS, Poller
 from proctor_service.sandbox.local.bundle import Launch
 from proctor_service.sandbox.local.cgroups import Group, Groups
@@ -40,7 +47,6 @@ from proctor_service.settings.environments import DEFAULT
 _log = logging.getLogger(__name__)
 _SWEEP_SECONDS = 0.05
 _SWEEPS_PER_SECOND = 20
-_MOST_LONG_RUNNERS = 128  # maximum beside the slots, which run programs that have just begun
 _WARM_SLOTS = 2  # of an environment: one is forked again while the other serves
 
 
@@ -54,7 +60,7 @@ class LocalBackend:
         self.traits = plan.traits
         self._plan = plan
         self._groups: Groups | None = None
-        self._monitor = Monitor()
+        self._monitor = Monitor(plan.tenant_weights)
         self._poller = Poller()
         self._shortages = Shortages()
         self._short = 0
@@ -69,7 +75,7 @@ class LocalBackend:
         self._closing = False
         self._made = 0
         self._numbers: set[int] = set()
-        self._on_asleep: Callable[[int, int], None] | None = None
+        self._on_asleep: Asleep | None = None
         self._reported_asleep = 0
         self._has_room = False  # there is memory for long runners beside the slots
 
@@ -96,6 +102,7 @@ class LocalBackend:
         """Lease a fresh sandbox; see `Backend.lease`."""
         async with self._borrow(environment, limits) as (_, _, sandbox):
             sandbox.absence = self._monitor.absence
+            sandbox.charge = CHARGE.get()
             self._monitor.add(sandbox)
             try:
                 yield sandbox
@@ -125,6 +132,7 @@ class LocalBackend:
     ) -> AsyncIterator[tuple[SlotPool, Slot, LocalSandbox]]:
         pool = self._pools.get(environment) or await self._started(environment)
         async with pool.borrow(limits, is_session=is_session) as (slot, sandbox):
+            sandbox.owner = PAYER.get()
             yield pool, slot, sandbox
         if pool.watched is not None and not await asyncio.to_thread(pool.watched.are_whole):
             self._drop(environment, pool)
@@ -148,7 +156,7 @@ class LocalBackend:
             self._groups.close()
             self._groups = None
 
-    def when_asleep(self, callback: Callable[[int, int], None]) -> None:
+    def when_asleep(self, callback: Asleep) -> None:
         """Register a callback; see `Backend.when_asleep`. The monitor loop calls `tell`."""
         self._on_asleep = callback
 
@@ -317,13 +325,13 @@ class LocalBackend:
                 stateful.check_background()
             await pace.rest()
         yielding, lent = self._monitor.rest()
-        long_runners = self._monitor.set_long_runners_aside(self._plan.cores)
+        long_runners = self._monitor.share_cores()
         if long_runners and is_whole_second:
             self._has_room = available_memory_mb() > self._plan.memory_mb
         if self._has_room:
-            yielding += min(long_runners, _MOST_LONG_RUNNERS)
+            yielding += long_runners.total()
         if (yielding or self._reported_asleep) and self._on_asleep is not None:
-            self._on_asleep(yielding, lent)
+            self._on_asleep(yielding, lent, long_runners)
             self._reported_asleep = yielding
         for pool in self._pools.values():
             pool.shrink()

@@ -4,9 +4,9 @@ Each fork server has its own group, created once; its sandboxes start in this gr
 written before a job begins, if they differ from the previous limits. Where groups are unavailable,
 `find` returns the reason, and rlimits enforce as much as possible.
 
-Cores are shared by sandbox, regardless of the number of processes or sessions in a sandbox.
-Sandboxes that have just begun have priority over long runners (`monitor.py`). An idle stateful
-sandbox gets only the time left by all other sandboxes.
+Cores are shared by job, and within a job by sandbox (`core_shares.py`), regardless of the number of
+processes or sessions in a sandbox. An idle stateful sandbox gets only the time left by all other
+sandboxes.
 """
 
 from __future__ import annotations
@@ -34,9 +34,8 @@ _WEIGHT_FILES = {1: "cpu.shares", 2: "cpu.weight"}
 _ORDINARY_WEIGHTS = {1: 1024, 2: 100}  # default of a group, and (v1) of a process with nice 0
 _MOST_WEIGHTS = {1: 1 << 18, 2: 10_000}
 _LEAST_WEIGHTS = {1: 2, 2: 1}
-# Weights: a sandbox that has just begun, a long runner with priority, any other long runner, and an
-# idle stateful sandbox.
-AWAKE, LONG_RUNNING, SET_ASIDE, RESTING = 10.0, 5.0, 0.02, 0.0
+AWAKE = 10.0  # the largest weight of a sandbox (`core_shares.py`)
+RESTING = 0.0  # weight of an idle stateful sandbox
 # v1: the first existing file; the peak with swap is at least the peak without swap.
 _PEAK_FILES = ("memory.memsw.max_usage_in_bytes", "memory.max_usage_in_bytes")
 _TCP_USAGE = "memory.kmem.tcp.usage_in_bytes"  # v1: buffers of TCP and UDP, a separate counter
@@ -71,7 +70,11 @@ class Hierarchy:
 
 
 class Group:
-    """Cgroup of a fork server and its sandboxes; without a hierarchy, a group that does nothing."""
+    """Cgroup of a fork server and its sandboxes; without a hierarchy, a group that does nothing.
+
+    `fork_seconds`: CPU seconds between the last reading of the sandbox before and `begin`: the end of
+    that sandbox and the fork of this one.
+    """
 
     def __init__(
         self, hierarchy: Hierarchy | None = None, directories: Mapping[str, Path] | None = None
@@ -82,6 +85,8 @@ class Group:
         self._set: tuple[int, int] | None = None
         self._limit_bytes = 0
         self._cpu_before = 0.0
+        self._cpu_seen = 0.0
+        self.fork_seconds = 0.0
         self._events_before = (0, 0)
         self._weight: float | None = None
         self._lock = threading.Lock()  # threads read the group, too
@@ -130,10 +135,15 @@ class Group:
         self._set = (memory_mb, processes)
 
     def set_weight(self, weight: float) -> None:
-        """Set the group's part of the cores: AWAKE, LONG_RUNNING, … Only speed depends on it."""
+        """Set the group's part of the cores, AWAKE at most. Only speed depends on it."""
         if self._weight != weight and self._hierarchy and "cpu" in self._directories:
             self._hierarchy.set_weight(self._directories["cpu"], weight)
         self._weight = weight
+
+    def wake(self) -> None:
+        """End the rest of an idle stateful sandbox: forking and dying take CPU time, too."""
+        if self._weight == RESTING:
+            self.set_weight(AWAKE)
 
     def _set_memory(self, limit_bytes: int) -> None:
         directory = self._directories["memory"]
@@ -178,8 +188,9 @@ class Group:
 
     def begin(self) -> None:
         """Count CPU time and kills for memory from now on."""
-        self._cpu_before = 0.0
+        seen, self._cpu_before = self._cpu_seen, 0.0
         self._cpu_before = self.cpu_seconds() or 0.0
+        self.fork_seconds = self._cpu_before - seen
         self.forget_kills()
 
     def cpu_seconds(self) -> float | None:
@@ -189,10 +200,10 @@ class Group:
             if descriptor is None:
                 return None
             text = os.pread(descriptor, 512, 0)
-        if self._v1:
-            return int(text) / 1e9 - self._cpu_before
-        # The first line is `usage_usec N`.
-        return int(text.split(None, 2)[1]) / 1e6 - self._cpu_before
+        # v2: the first line is `usage_usec N`.
+        seconds = int(text) / 1e9 if self._v1 else int(text.split(None, 2)[1]) / 1e6
+        self._cpu_seen = seconds
+        return seconds - self._cpu_before
 
     def out_of_memory_kills(self) -> int:
         """Return the number of the group's processes killed for memory since `forget_kills`."""

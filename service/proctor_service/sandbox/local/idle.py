@@ -273,7 +273,6 @@ class Seen:
     threads: Mapping[int, ThreadTimes] = field(default_factory=dict)
     waited_lately: float = 0.0
     asleep: bool = False
-    set_aside: bool = False
     ran: dict[int, float] = field(default_factory=dict)
     ran_seconds: float = 0.0
 
@@ -327,8 +326,6 @@ class Seen:
             settled.seconds,
             settled.idle_seconds,
             min(settled.seconds, settled.used_seconds + settled.idle_seconds),
-            # Nobody can tell waiting for a core from sleep in processes that come and go. A program
-            # set aside waits; its CPU time is exact where a cgroup counts it.
-            0.0 if self.set_aside and is_counted else settled.unseen_seconds,
+            settled.unseen_seconds,
             settled.away_seconds,
         )

@@ -14,7 +14,7 @@ import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -54,7 +54,7 @@ from proctor_service.sandbox.local.shown_paths import (
 )
 from proctor_service.sandbox.memory_room import memory_check, memory_room
 from proctor_service.sandbox.open_files import allowed_open_files
-from proctor_service.settings import Settings, Share, cores
+from proctor_service.settings import Settings, Share
 from proctor_service.settings.cgroups_above import kills_path
 from proctor_service.settings.languages import SANDBOX_PATH
 
@@ -76,9 +76,9 @@ _WEIGHT_OF_NICE = 0.8  # factor of CPU share per nice level (sched(7))
 class LocalPlan:
     """Plan of the local backend for this machine.
 
-    `memory_mb`: maximum memory of all evaluations with a slot together. `cores`: cores for the
-    sandboxes of this backend. `launch_in`: returns the launch of another environment; blocks, and
-    raises StartError. `idle_seconds`: time after which an unused environment ends.
+    `memory_mb`: maximum memory of all evaluations with a slot together. `launch_in`: returns the
+    launch of another environment; blocks, and raises StartError. `idle_seconds`: time after which an
+    unused environment ends.
     """
 
     launch: Launch
@@ -89,7 +89,7 @@ class LocalPlan:
     warm_slots: int
     max_slots: int
     memory_mb: float
-    cores: int
+    tenant_weights: Mapping[str, float]
     launch_in: Callable[[str], Launch]
     idle_seconds: float
     environments: Environments
@@ -175,7 +175,7 @@ def make_plan(
         warm_slots=min(settings.slot_count(), settings.max_sandboxes),
         max_slots=settings.max_sandboxes,
         memory_mb=settings.slot_count() * settings.memory_mb,
-        cores=max(1, cores() // share.count),
+        tenant_weights=settings.tenant_weights,
     )
 
 

@@ -10,10 +10,8 @@ each sample sums CPU time and memory over the sandbox's processes. The monitor o
 sandbox enforces its limits. Sampling many processes takes long, so a thread samples them, with
 pauses and less often.
 
-A program with more than 0.25 s of CPU time is a long runner. Long runners leave the cores to
-programs that have just begun. Among long runners those with the least CPU time have priority, in
-steps of 10 s, and within a step the oldest: as many as there are cores; the rest is set aside.
-Limits are unaffected: waiting for a core never counts.
+A program with more than 0.25 s of CPU time is a long runner: its place among those that begin is
+free again. The cores are shared by job (`core_shares.py`), for a program of any age.
 """
 
 from __future__ import annotations
@@ -23,6 +21,8 @@ import contextlib
 import os
 import threading
 import time
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -31,7 +31,7 @@ from proctor_service.sandbox.linux import procfs
 from proctor_service.sandbox.linux.socket_memory import MachineSockets
 from proctor_service.sandbox.linux.time_limits import TurnClock
 from proctor_service.sandbox.local.absence import Absence
-from proctor_service.sandbox.local.cgroups import LONG_RUNNING, SET_ASIDE
+from proctor_service.sandbox.local.core_shares import EQUAL, CoreShares, Owner
 from proctor_service.sandbox.local.idle import IdleClock, Measurement, Sample, Seen, ThreadTimes
 from proctor_service.sandbox.local.memory import CountedMemory, MemoryLimit, exceeds, may_exceed
 from proctor_service.sandbox.local.reads import Reads
@@ -42,10 +42,8 @@ _FEW_THREADS = 32  # limit for sampling on the event loop, which takes about 2 m
 _SLICE_SECONDS = 0.004  # time on the event loop after which a pause is due
 _REST = 3  # length of the pause, as a multiple of the work before,
 _LONGEST_REST_SECONDS = 0.5  # and at most
-_TURN_SECONDS = 10.0  # of CPU time
 _THROTTLED_UNITS = {b"throttled_usec": 1e-6, b"throttled_time": 1e-9}  # v2, v1
 _MOST_BYTES = 4096
-_LOOKS_PER_LOOK_ASIDE = 8  # rounds per sample of a sandbox set aside, which hardly runs
 
 
 class Monitored(Protocol):
@@ -53,6 +51,10 @@ class Monitored(Protocol):
 
     started_at: float
     """Another value restarts the monitoring: all before was the work of the service."""
+
+    @property
+    def owner(self) -> Owner:
+        """Tenant and job that the sandbox is for."""
 
     @property
     def is_idle(self) -> bool:
@@ -98,7 +100,7 @@ class Monitored(Protocol):
         """Handle memory use above the limit."""
 
     def set_weight(self, weight: float) -> None:
-        """Set the sandbox's part of the cores: a weight of `cgroups.py`."""
+        """Set the sandbox's part of the cores: a weight of `core_shares.py`."""
 
 
 class Pace:
@@ -211,7 +213,8 @@ def _times(process: int, thread: int) -> ThreadTimes:
 class Monitor:
     """Samples running sandboxes and reports to them."""
 
-    def __init__(self) -> None:
+    def __init__(self, tenant_weights: Mapping[str, float] = EQUAL) -> None:
+        """`tenant_weights`: parts of the cores by tenant, see `CoreShares`."""
         self.reads = Reads()
         self.machine_socket_bytes = 0  # as last measured
         self._machine_sockets = MachineSockets()
@@ -219,10 +222,11 @@ class Monitor:
         self._seen: dict[Monitored, Seen] = {}
         self._running: dict[Monitored, Sample] = {}  # with the totals at the start
         self.absence = Absence()
-        self._looks = 0
+        self._shares = CoreShares(tenant_weights)
 
     def add(self, sandbox: Monitored) -> None:
-        """Start monitoring a sandbox."""
+        """Start monitoring a sandbox, and give it its job's weight."""
+        sandbox.set_weight(self._shares.weight(sandbox.owner))
         self._running[sandbox] = Sample(
             begun=0.0,  # the program begins later
             done=0.0,
@@ -242,21 +246,13 @@ class Monitor:
         """Return (sandboxes using no core at the last sample, all monitored sandboxes)."""
         return sum(seen.asleep for seen in self._seen.values()), len(self._running)
 
-    def set_long_runners_aside(self, cores: int) -> int:
-        """Give priority to sandboxes that have just begun, then to `cores` long runners.
-
-        The long runners with the least CPU time come first, in steps of `_TURN_SECONDS`, and within
-        a step the oldest: a program that runs for hours holds up no other for more than a step.
-        Return the number of long runners.
-        """
-        for seen in self._seen.values():
-            seen.set_aside = False
-        long_runners = [each for each in self._seen.items() if each[1].is_long_runner]
-        long_runners.sort(key=lambda each: each[1].cpu_seconds // _TURN_SECONDS)
-        for rank, (sandbox, seen) in enumerate(long_runners):
-            seen.set_aside = rank >= cores
-            sandbox.set_weight(SET_ASIDE if seen.set_aside else LONG_RUNNING)
-        return len(long_runners)
+    def share_cores(self) -> Counter[Owner]:
+        """Set the weight of every sandbox; return the number of long runners by tenant and job."""
+        asleep = {sandbox for sandbox, seen in self._seen.items() if seen.asleep}
+        self._shares.update(Counter(each.owner for each in self._running.keys() - asleep))
+        for sandbox in self._running:
+            sandbox.set_weight(self._shares.weight(sandbox.owner))
+        return Counter(each.owner for each, seen in self._seen.items() if seen.is_long_runner)
 
     async def close(self) -> None:
         """Stop the reads in progress."""
@@ -279,7 +275,6 @@ class Monitor:
         """Sample every sandbox older than `_MOMENT_SECONDS` once."""
         pace = Pace()
         service = threading.get_native_id()
-        self._looks += 1
         self.absence.note_presence()
         self.machine_socket_bytes = self._machine_sockets.bytes()
         for sandbox in list(self._running):
@@ -296,8 +291,6 @@ class Monitor:
             if sandbox not in self._seen or self._seen[sandbox].started_at != at:
                 start = replace(self._running[sandbox], begun=at, done=at)
                 self._seen[sandbox] = Seen(IdleClock(start, is_counted=sandbox.is_counted), at, at)
-            elif self._seen[sandbox].set_aside and self._looks % _LOOKS_PER_LOOK_ASIDE:
-                continue
             with contextlib.suppress(procfs.Unread):  # the next sample covers this time, too
                 self._sample(sandbox, pid, service)
 

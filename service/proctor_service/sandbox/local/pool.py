@@ -31,7 +31,7 @@ from proctor_service.sandbox.interface import Limits
 from proctor_service.sandbox.linux.channel import Poller
 from proctor_service.sandbox.linux.socket_memory import NetworkSockets
 from proctor_service.sandbox.local.bundle import START_SECONDS, Launch, Spawner
-from proctor_service.sandbox.local.cgroups import AWAKE, Group
+from proctor_service.sandbox.local.cgroups import Group
 from proctor_service.sandbox.local.fork_server import PROGRAM, SESSION
 from proctor_service.sandbox.local.sandbox import Exit, LocalSandbox
 from proctor_service.sandbox.local.shortages import Shortages
@@ -239,7 +239,7 @@ class Slot:
                 self.refit(self.shape)
         elif self.sandbox is not None:
             sandbox, self.sandbox = self.sandbox, None
-            self.group.set_weight(AWAKE)  # the next sandbox is being forked
+            self.group.wake()  # the next sandbox is being forked
             if self.state == "ready":  # no lease has ordered the next one
                 self._pause = self._loop.call_later(_PAUSE_SECONDS, self._order)
             if self.state != "dead":

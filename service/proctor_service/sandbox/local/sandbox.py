@@ -14,7 +14,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from proctor_service.errors import Failure, InvalidTask, SandboxLost
-from proctor_service.sandbox.interface import Ended, Ending, GuestMessage, Limits, Usage
+from proctor_service.sandbox.interface import (
+    Ended,
+    Ending,
+    GuestMessage,
+    Limits,
+    Usage,
+    charge_nobody,
+)
 from proctor_service.sandbox.linux import procfs
 from proctor_service.sandbox.linux.channel import (
     UNPREPARED,
@@ -29,7 +36,8 @@ from proctor_service.sandbox.linux.socket_memory import NetworkSockets
 from proctor_service.sandbox.linux.time_limits import TimeLimits, TurnClock, began
 from proctor_service.sandbox.local.absence import Absence
 from proctor_service.sandbox.local.bundle import Launch
-from proctor_service.sandbox.local.cgroups import AWAKE, Group
+from proctor_service.sandbox.local.cgroups import Group
+from proctor_service.sandbox.local.core_shares import Owner
 from proctor_service.sandbox.local.fork_server import LOCKED, RLIMITS, THREAD_MB
 from proctor_service.sandbox.local.idle import Measurement
 from proctor_service.sandbox.local.memory import CountedMemory, MemoryLimit
@@ -96,6 +104,9 @@ class LocalSandbox(Channel):
         self._shortages = shortages
         self._before_shortages = 0
         self._fork_server = fork_server
+        self.owner: Owner = ("", "")
+        self.charge: Callable[[float], None] = charge_nobody
+        self._charged_seconds = 0.0
         self._host_pid: int | None = None
         self._beside: list[int] | None = None
         on_output = self._on_output
@@ -203,7 +214,7 @@ class LocalSandbox(Channel):
             return  # already gone; the descriptor number may be in use for another file
         if self._stopped_for is None and not procfs.is_exiting(self._pidfd):
             self._stopped_for = reason
-        self.set_weight(AWAKE)  # dying takes some CPU time, too
+        self.group.wake()
         with contextlib.suppress(ProcessLookupError, OSError):
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
@@ -264,9 +275,9 @@ class LocalSandbox(Channel):
         return CountedMemory(self.group, self._sockets)
 
     def set_weight(self, weight: float) -> None:
-        """Set the sandbox's part of the cores; a sandbox that is being ended keeps AWAKE."""
+        """Set the sandbox's part of the cores."""
         if not self.is_over:
-            self.group.set_weight(weight if self._stopped_for is None else AWAKE)
+            self.group.set_weight(weight)
 
     def on_measurement(self, measurement: Measurement) -> None:
         """Stop the sandbox if a time limit is exceeded."""
@@ -277,6 +288,7 @@ class LocalSandbox(Channel):
         self._away_seconds += measurement.away_seconds
         self._seen_cpu_seconds = max(self._seen_cpu_seconds, measurement.cpu_seconds)
         self._measured = time.monotonic(), self.absence.seconds
+        self._charge_up_to(self._seen_cpu_seconds)
         reason = self._time.sample(
             measurement.cpu_seconds, self.idle_seconds, self._unseen_seconds, self._away_seconds
         )
@@ -286,6 +298,12 @@ class LocalSandbox(Channel):
             self._give_up_preparation()
         elif reason is not None:
             self.stop(reason)
+
+    def _charge_up_to(self, cpu_seconds: float) -> None:
+        """Charge the job with the program's CPU time so far, our work before it, and its fork."""
+        total = self.group.fork_seconds + self._cpu_before + cpu_seconds
+        self.charge(max(0.0, total - self._charged_seconds))
+        self._charged_seconds = max(total, self._charged_seconds)
 
     def _give_up_preparation(self) -> None:
         """Stop the sandbox, whose program has not begun in time: for a cause of ours, or by the tests."""
@@ -323,6 +341,7 @@ class LocalSandbox(Channel):
         cpu = max(
             self.cpu_seconds(0.0), self._seen_cpu_seconds, exit.cpu_seconds - self._cpu_before
         )
+        self._charge_up_to(cpu)
         is_over = self._time.is_over(cpu)
         if is_over and self._program_limits is not None:
             self._give_up_preparation()

@@ -23,11 +23,21 @@ from functools import partial
 from proctor_service.errors import SandboxEnded, SandboxLost, SandboxUnavailable
 from proctor_service.guest.session.file_operations import MISSING, OF_THE_MACHINE, REFUSED
 from proctor_service.sandbox.file_operations import FileOperations, limits_of_operation
-from proctor_service.sandbox.interface import Command, Ended, Ending, GuestMessage, Hear, Limits
+from proctor_service.sandbox.interface import (
+    CHARGE,
+    Command,
+    Ended,
+    Ending,
+    GuestMessage,
+    Hear,
+    Limits,
+    charge_nobody,
+)
 from proctor_service.sandbox.linux import procfs
 from proctor_service.sandbox.linux.channel import OVER, SHORT_OF_MEMORY, Evidence, outside_cause
 from proctor_service.sandbox.linux.time_limits import UNSEEN_TIMES
-from proctor_service.sandbox.local.cgroups import AWAKE, RESTING
+from proctor_service.sandbox.local.cgroups import RESTING
+from proctor_service.sandbox.local.core_shares import Owner
 from proctor_service.sandbox.local.execution import CommandExecution, Pipes
 from proctor_service.sandbox.local.idle import Measurement
 from proctor_service.sandbox.local.memory import CountedMemory, MemoryLimit
@@ -67,6 +77,8 @@ class LocalStatefulSandbox(FileOperations):
         self._commands = 0
         self._has_run_programs = False
         self._cpu_base = 0.0
+        self._charge: Callable[[float], None] = charge_nobody
+        self._charged_seconds = 0.0
         self._background_base: float | None = None
         self._background_used = 0.0  # between earlier commands
         self._background_busy = 0  # samples with a runnable process, a second apart
@@ -205,10 +217,10 @@ class LocalStatefulSandbox(FileOperations):
         if not self._running:
             self.started_at = time.monotonic()
             self._cpu_base = cpu_base
+            self._charge, self._charged_seconds = CHARGE.get(), 0.0
             if self._background_base is not None and self._sandbox.is_counted:
                 self._background_used += max(0.0, cpu_base - self._background_base)
             self._background_base = None
-            self._sandbox.set_weight(AWAKE)
             self._monitor.add(self)
         self._running[execution.number] = execution
 
@@ -221,6 +233,8 @@ class LocalStatefulSandbox(FileOperations):
         if not self._running:
             self._monitor.remove(self)
             self._background_base = self._sandbox.group.cpu_seconds()
+            if self._background_base is not None:
+                self._charge_up_to(self._background_base - self._cpu_base)
             self._background_busy = 0
             self._is_alone = False
             self._sandbox.group.forget_kills()
@@ -228,7 +242,7 @@ class LocalStatefulSandbox(FileOperations):
 
     def _tell_kill(self, execution: CommandExecution, reason: Ending) -> None:
         if execution.stop(reason):
-            self._sandbox.set_weight(AWAKE)  # dying takes some CPU time, too
+            self._sandbox.group.wake()
             self._sandbox.send(json.dumps(["kill", execution.number]).encode() + b"\n")
 
     def _is_short_of_memory(self) -> bool:
@@ -280,6 +294,11 @@ class LocalStatefulSandbox(FileOperations):
         return not self._running
 
     @property
+    def owner(self) -> Owner:
+        """Tenant and job of the sandbox."""
+        return self._sandbox.owner
+
+    @property
     def turns(self) -> None:
         """None: a stateful sandbox has no peer."""
         return None
@@ -292,9 +311,8 @@ class LocalStatefulSandbox(FileOperations):
         return self._sandbox.host_pid()
 
     def set_weight(self, weight: float) -> None:
-        """Set the sandbox's part of the cores: AWAKE while a command is being ended."""
-        ending = any(execution.stopped_for is not None for execution in self._running.values())
-        self._sandbox.set_weight(AWAKE if ending else weight)
+        """Set the sandbox's part of the cores."""
+        self._sandbox.set_weight(weight)
 
     def cpu_seconds(self, summed: float) -> float:
         """Return CPU seconds since the first of the running commands began."""
@@ -326,6 +344,7 @@ class LocalStatefulSandbox(FileOperations):
 
     def on_measurement(self, measurement: Measurement) -> None:
         """Stop the commands over their time limit."""
+        self._charge_up_to(measurement.cpu_seconds)
         share = 1 / len(self._running)
         for execution in list(self._running.values()):
             execution.on_measurement(measurement, share)
@@ -334,6 +353,11 @@ class LocalStatefulSandbox(FileOperations):
                 self._tell_kill(execution, reason)
             if execution.is_overdue(_KILL_SECONDS):
                 self._sandbox.stop("wall_limit")
+
+    def _charge_up_to(self, cpu_seconds: float) -> None:
+        """Charge the job with the CPU time of the running commands so far."""
+        self._charge(cpu_seconds - self._charged_seconds)
+        self._charged_seconds = cpu_seconds
 
     def on_memory_exceeded(self) -> None:
         """Stop the sandbox."""

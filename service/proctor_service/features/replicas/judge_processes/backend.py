@@ -17,7 +17,9 @@ from proctor_service.processes.values import (
     lost_with_worker,
 )
 from proctor_service.sandbox.interface import (
+    CHARGE,
     PAYER,
+    Asleep,
     Command,
     Ended,
     Hear,
@@ -55,11 +57,11 @@ class WorkersBackend:
 
     def __init__(self, holders: Holders) -> None:
         self._holders = holders
-        self._tell_asleep: Callable[[int, int], None] | None = None
+        self._tell_asleep: Asleep | None = None
         self._tell_created: Callable[[float], None] | None = None
         self._tell_failed: Callable[[str], None] | None = None
         self._tell_spent: Spent | None = None
-        self._yielding = 0
+        self._reported: tuple[int, Counter[tuple[str, str]]] = (0, Counter())
 
     @property
     def traits(self) -> Traits:
@@ -102,7 +104,7 @@ class WorkersBackend:
         finally:
             worker.sandboxes -= 1
 
-    def when_asleep(self, callback: Callable[[int, int], None]) -> None:
+    def when_asleep(self, callback: Asleep) -> None:
         """Register a callback; see `Backend.when_asleep`."""
         self._tell_asleep = callback
 
@@ -139,10 +141,15 @@ class WorkersBackend:
                 self._tell_spent((tenant, job), seconds, dollars)
 
     def _report_asleep(self) -> None:
-        yielding = sum(worker.yielding for worker in self._holders.working())
-        if yielding != self._yielding and self._tell_asleep is not None:
-            self._tell_asleep(yielding, 0)  # judge processes report evaluations, not sandboxes
-            self._yielding = yielding
+        yielding = 0
+        long_runners: Counter[tuple[str, str]] = Counter()
+        for worker in self._holders.working():
+            yielding += worker.yielding
+            long_runners.update(worker.long_runners)
+        if (yielding, long_runners) != self._reported and self._tell_asleep is not None:
+            # Judge processes report evaluations, not sandboxes.
+            self._tell_asleep(yielding, 0, long_runners)
+            self._reported = (yielding, long_runners)
 
 
 class _RemoteSandbox:
@@ -165,7 +172,9 @@ class _RemoteSandbox:
         self._worker.load += self._commands == 0
         self._commands += 1
         try:
-            return ended_of(await self._ask("exec", values, hear is not None, hear=hear))
+            ended = ended_of(await self._ask("exec", values, hear is not None, hear=hear))
+            CHARGE.get()(ended.usage.cpu_seconds)
+            return ended
         finally:
             self._commands -= 1
             self._worker.load -= self._commands == 0

@@ -39,7 +39,13 @@ from proctor_service.processes.values import (
     submission_values,
 )
 from proctor_service.sandbox.environments import NO_ENVIRONMENTS, Environments
-from proctor_service.sandbox.interface import ENVIRONMENT_IDLE_SECONDS, PAYER, Sandboxes, Traits
+from proctor_service.sandbox.interface import (
+    CHARGE,
+    ENVIRONMENT_IDLE_SECONDS,
+    PAYER,
+    Sandboxes,
+    Traits,
+)
 from proctor_service.settings import Settings, Share
 from proctor_service.settings.environments import DEFAULT
 
@@ -220,9 +226,18 @@ class JudgePool:
     async def _ask(self, worker: Worker, submission: Submission) -> Judgement:
         values = submission_values(submission, self._graders)
         size = len(submission.state or b"")
-        judgement, seconds, leases = await worker.call(
-            JUDGE, values, PAYER.get(), archive_bytes=size
+        charge, charged_seconds = CHARGE.get(), 0.0
+
+        def charge_up_to(core_seconds: float) -> None:
+            nonlocal charged_seconds
+            charge(core_seconds - charged_seconds)
+            charged_seconds = core_seconds
+
+        judgement, seconds, leases, used_seconds = await worker.call(
+            JUDGE, values, PAYER.get(), archive_bytes=size, charge_up_to=charge_up_to
         )
+        if used_seconds is not None:
+            charge_up_to(used_seconds)
         self._set_seconds(seconds)
         if self.when_leased is not None:
             for lease in leases:

@@ -17,7 +17,7 @@ import socket
 import struct
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -47,6 +47,7 @@ from proctor_service.processes.values import (
 )
 from proctor_service.sandbox.environments import Environments
 from proctor_service.sandbox.interface import (
+    CHARGE,
     PAYER,
     Backend,
     Command,
@@ -151,6 +152,7 @@ class Process:
         self._traced = False
         self._lendable = 0
         self._commands = 0
+        self._used: dict[int, float] = {}  # core seconds by request
         self._turns = Turns(1)
 
     async def serve(self, end: socket.socket) -> None:
@@ -198,7 +200,7 @@ class Process:
         match name:
             case "ping":
                 census = {} if self._backend is None else self._backend.census()
-                self._send(NOTE, "pong", (self._lendable, census))
+                self._send(NOTE, "pong", (self._lendable, census, dict(self._used)))
                 self._turns.hand_back()
             case "kill":
                 if values[0] in self._held:
@@ -238,12 +240,14 @@ class Process:
         spare_collector()
         self._send(NOTE, "ready", traits_values(backend.traits))
 
-    def _tell_asleep(self, yielding: int, lent: int) -> None:
+    def _tell_asleep(
+        self, yielding: int, lent: int, long_runners: Mapping[tuple[str, str], int]
+    ) -> None:
         """Report the evaluations that left their cores: evaluations without a sandbox on a core."""
         with_sandboxes = self._turns.running + self._commands
         self._lendable = max(0, yielding - max(0, lent - with_sandboxes))
         self._turns.lend(self._lendable)
-        self._send(NOTE, "asleep", (self._lendable,))
+        self._send(NOTE, "asleep", (self._lendable, dict(long_runners)))
 
     async def _answer(self, number: int, method: str, arguments: Sequence[Any]) -> None:
         """Do a request, and send its result or its error."""
@@ -266,7 +270,7 @@ class Process:
 
     async def _do(self, number: int, method: str, arguments: Sequence[Any]) -> Any:
         if method == "judge":
-            return await self._judged(*arguments)
+            return await self._judged(number, *arguments)
         if method == "open":
             return await self._open(number, *arguments)
         sandbox_number, *rest = arguments
@@ -300,9 +304,18 @@ class Process:
     def _hear(self, number: int) -> Callable[[str, bytes], None]:
         return lambda stream, data: self._send(HEARD, number, stream, data)
 
-    async def _judged(self, values: Values, payer: tuple[str, str]) -> Values:
-        """Wait for a turn, and judge; return the judgement, the seconds of the turn, and leases."""
+    async def _judged(self, number: int, values: Values, payer: tuple[str, str]) -> Values:
+        """Wait for a turn, and judge.
+
+        Return the judgement, the seconds of the turn, the leases, and the core seconds or None.
+        """
         PAYER.set(payer)
+
+        def charge(core_seconds: float) -> None:
+            if number in self._used:
+                self._used[number] += core_seconds
+
+        CHARGE.set(charge)
         assert self._judge is not None, "requests come after `ready`"
         assert self._backend is not None, "they are set together"
         submission = submission_of(values, self._graders)
@@ -312,8 +325,13 @@ class Process:
             leases: list[Values] = []
             if self._traced:
                 sandboxes = ObservedSandboxes(sandboxes, lambda *lease: leases.append(lease))
-            judgement = await self._judge(submission, sandboxes)
-            return judgement_values(judgement), time.monotonic() - begun, leases
+            self._used[number] = 0.0
+            try:
+                judgement = await self._judge(submission, sandboxes)
+            finally:
+                used_seconds = self._used.pop(number) or None
+            seconds = time.monotonic() - begun
+            return judgement_values(judgement), seconds, leases, used_seconds
 
     async def _open(
         self,

@@ -37,7 +37,7 @@ from proctor_service.processes.connection import (
 )
 from proctor_service.processes.values import Values, error_of
 from proctor_service.sandbox.environments import Environments
-from proctor_service.sandbox.interface import Hear
+from proctor_service.sandbox.interface import Hear, charge_nobody
 from proctor_service.settings import Settings, Share
 
 log = logging.getLogger(__name__)
@@ -98,15 +98,16 @@ class _Request:
     answer: asyncio.Future[Message]
     hear: Hear | None
     archive_bytes: int
+    charge_up_to: Callable[[float], None]
 
 
 class Worker:
     """A judge process. `pid` and `traits` are known after `open`.
 
     `load`: present submissions, and stateful sandboxes in which commands run. `sandboxes`: present
-    stateful sandboxes. `census`, `yielding`: the last report on its sandboxes: by status, and
-    evaluations away from their cores. `used_at`: the environments there beside the default, with
-    the time of their last use (monotonic clock).
+    stateful sandboxes. `census`, `yielding`, `long_runners`: the last report on its sandboxes: by
+    status, evaluations away from their cores, and long runners by tenant and job. `used_at`: the
+    environments there beside the default, with the time of their last use (monotonic clock).
     """
 
     def __init__(self, start: Start, on_note: Callable[[Worker, str, Values], None]) -> None:
@@ -116,6 +117,7 @@ class Worker:
         self.sandboxes = 0
         self.census: dict[str, int] = {}
         self.yielding = 0
+        self.long_runners: dict[tuple[str, str], int] = {}
         self.used_at: dict[str, float] = {}
         self.cause: Cause | None = None
         self._start = start
@@ -229,11 +231,17 @@ class Worker:
         return await self._bury()
 
     async def call(
-        self, method: str, *arguments: Any, hear: Hear | None = None, archive_bytes: int = 0
+        self,
+        method: str,
+        *arguments: Any,
+        hear: Hear | None = None,
+        archive_bytes: int = 0,
+        charge_up_to: Callable[[float], None] = charge_nobody,
     ) -> Any:
         """Return the answer to a request. A cancellation cancels the request there.
 
         `archive_bytes`: most size of a sandbox's files in the request or in its answer.
+        `charge_up_to`: called with the core seconds that the request has used so far.
 
         Raises the error of the request, and WorkerEnded.
         """
@@ -241,7 +249,7 @@ class Worker:
         if not self.is_up or self._connection is None:
             raise WorkerEnded(self.cause or "killed", is_suspect=False)
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        self._requests[number] = _Request(method, answer, hear, archive_bytes)
+        self._requests[number] = _Request(method, answer, hear, archive_bytes, charge_up_to)
         self._connection.send(REQUEST, number, method, arguments)
         try:
             message = await answer
@@ -319,9 +327,12 @@ class Worker:
             _, name, values = message
             if name == "pong":
                 self._pinged = None
-                self.yielding, self.census = values
+                self.yielding, self.census, used = values
+                for number, core_seconds in used.items():
+                    if (request := self._requests.get(number)) is not None:
+                        request.charge_up_to(core_seconds)
             elif name == "asleep":
-                [self.yielding] = values
+                self.yielding, self.long_runners = values
             if name in ("ready", "start_error"):
                 if self._ready is not None and not self._ready.done():
                     self._ready.set_result(message)
