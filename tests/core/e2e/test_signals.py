@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 from harness import Service
 from judging import judge
@@ -53,7 +54,7 @@ def test_a_program_ends_by_signals_as_its_plain_interpreter_does(service: Servic
 def test_tests_beside_a_program_end_by_signals_too(service: Service) -> None:
     tests = "import os\nassert f(2) == 4 or os.kill(os.getpid(), 15)"
     alarm = "import signal\nsignal.alarm(1)\nwhile f(2) != 4: pass"
-    graders = [
+    graders: list[dict[str, Any]] = [
         {"kind": "asserts", "tests": [each], "integrity": "in_process"} for each in (tests, alarm)
     ]
     test = "import os\nfrom solution import f\ndef test_f():\n    f(2) == 4 or os.kill(os.getpid(), 9)\n"

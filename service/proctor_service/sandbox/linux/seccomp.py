@@ -129,13 +129,13 @@ _IOCTL_BYTE, _IOCTL_TERMINAL = 0xFF00, 0x5400
 # Socket options by level whose memory in the kernel is charged to nobody, or which outlast their
 # socket. SOL_SOCKET: SO_ATTACH_FILTER, whose machine code all programs of the machine share. TCP: keys
 # (TCP_MD5SIG). IPv6: labels of flows (IPV6_FLOWLABEL_MGR).
-_OPTIONS_REFUSED = {1: (26,), 6: (14,), 41: (32,)}
+_OPTIONS_REFUSED: dict[int, tuple[int, ...]] = {1: (26,), 6: (14,), 41: (32,)}
 # Later options have programs in the kernel, TLS in the kernel, or memory outside of the limits:
 # SO_ATTACH_BPF = 50, SO_RESERVE_MEM = 73, TCP_ULP = 31.
 _OPTIONS_LATER = {1: 50, 6: 31}
 # Joining a group fails as on a machine without a device for it (MCAST_JOIN…, and the older names of
 # IPv4 and IPv6). Leaving thousands of groups would lock the configuration of all networks for minutes.
-_JOINS = {0: (35, 39, 42, 46), 41: (20, 27, 42, 46)}
+_JOINS: dict[int, tuple[int, ...]] = {0: (35, 39, 42, 46), 41: (20, 27, 42, 46)}
 # Setting this limit succeeds without effect. The kernel's kill at a CPU time limit looks like a
 # kill from outside, so a program could escape a bad reward. The service limits CPU time.
 _RLIMIT_CPU = 0

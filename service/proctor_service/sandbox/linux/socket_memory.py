@@ -112,8 +112,8 @@ def _unaccepted_bytes(answer: bytes) -> int:
     while at + _ATTRIBUTE.size <= len(answer):
         length, kind = _ATTRIBUTE.unpack_from(answer, at)
         if kind == _SKMEMINFO:
-            received, _, _, _, reserved, queued, options, backlog = _MEMORY.unpack_from(
-                answer, at + _ATTRIBUTE.size
+            received, _, _, _, reserved, queued, options, backlog = map(
+                int, _MEMORY.unpack_from(answer, at + _ATTRIBUTE.size)
             )
             return _SOCKET_BYTES + received + reserved + queued + options + backlog
         at += (max(length, _ATTRIBUTE.size) + 3) & ~3
