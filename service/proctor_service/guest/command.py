@@ -133,8 +133,8 @@ def compile_program(channel: Channel, job: dict[str, Any]) -> None:
     failed, or the files were too large.
     """
     place(channel, job)
-    channel.began()
     before = _files_here()
+    channel.began()
     actions: list[tuple[Any, ...]] = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
         (os.POSIX_SPAWN_DUP2, 2, 1),

@@ -66,7 +66,7 @@ BROKEN: dict[str, bytes] = {
     "NUL": archive(("work/x\0y", "1"), ("work/to", link("a\0b"))),
     **{f"through {to}": archive(("work/d", link(to)), ("work/d/mem", "1")) for to in THROUGH},
 }
-FITS = ("nothing", "NUL")
+FITS = ("nothing", "NUL", "deep")
 
 
 @pytest.mark.parametrize("what", BROKEN)

@@ -356,7 +356,7 @@ class LocalSandbox(Channel):
         )
         usage = Usage(
             cpu_seconds=cpu,
-            wall_seconds=time.monotonic() - self.started_at,
+            wall_seconds=min(exit.at, time.monotonic()) - self.started_at,
             peak_memory_mb=exit.peak_kb / 1024,
             idle_seconds=self.idle_seconds,
         )
