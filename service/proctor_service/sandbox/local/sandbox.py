@@ -178,9 +178,9 @@ class LocalSandbox(Channel):
     def _on_first_line(self, line: bytes) -> None:
         """Begin the program if the line says so; no other line can, for it may be the program's own."""
         self.on_line = self._hear
-        said = began(line)
-        if said is not None and self._program_limits is not None and self._failure is None:
-            self._cpu_before, at = said
+        start = began(line)
+        if start is not None and self._program_limits is not None and self._failure is None:
+            self._cpu_before, at = start
             self.started_at = max(self.started_at, min(at, time.monotonic()))
             self._measured = self.started_at, self._measured[1]
             self._time, self._program_limits = self._program_limits, None

@@ -262,9 +262,9 @@ class _Supervisor:
         return True
 
     def hear_begin(self, data: bytes) -> None:
-        said = self.first_line.add(data)
-        if said is not None and self.clock.program_limits is not None:
-            cpu_seconds, at = said
+        start = self.first_line.add(data)
+        if start is not None and self.clock.program_limits is not None:
+            cpu_seconds, at = start
             self.started = max(self.started, min(at, time.monotonic()))
             self.clock.begin(cpu_seconds, self.started)
 
