@@ -76,7 +76,7 @@ class LocalBackend:
         self._made = 0
         self._numbers: set[int] = set()
         self._on_asleep: Asleep | None = None
-        self._reported_asleep = 0
+        self._has_reported = False  # sandboxes that leave their cores, at the last sweep
         self._has_room = False  # there is memory for long runners beside the slots
 
     async def start(self) -> None:
@@ -330,9 +330,10 @@ class LocalBackend:
             self._has_room = available_memory_mb() > self._plan.memory_mb
         if self._has_room:
             yielding += long_runners.total()
-        if (yielding or self._reported_asleep) and self._on_asleep is not None:
+        is_any = bool(yielding or long_runners)
+        if (is_any or self._has_reported) and self._on_asleep is not None:
             self._on_asleep(yielding, lent, long_runners)
-            self._reported_asleep = yielding
+            self._has_reported = is_any
         for pool in self._pools.values():
             pool.shrink()
         if is_whole_second:

@@ -242,7 +242,6 @@ class LocalStatefulSandbox(FileOperations):
 
     def _tell_kill(self, execution: CommandExecution, reason: Ending) -> None:
         if execution.stop(reason):
-            self._sandbox.group.wake()
             self._sandbox.send(json.dumps(["kill", execution.number]).encode() + b"\n")
 
     def _is_short_of_memory(self) -> bool:
