@@ -31,4 +31,4 @@ def test_long_programs_beside_a_stream_of_short_ones_get_their_part_of_the_cores
             while not long.done():
                 used_by_short += core_seconds("short", SHORT, 40)
         # Half each. What forks and ends a short program is charged, too, and no part of its usage.
-        assert long.result() > 0.7 * used_by_short
+        assert long.result() > used_by_short
