@@ -135,7 +135,7 @@ def main() -> None:
         extent = Extent(extent.batch, given.rounds, extent.names)
     print(machine(), flush=True)
     with ExitStack() as stack:
-        temporary = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        temporary = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=sys.prefix)))
         file = temporary / "environments.toml"
         file.write_text(DEFINED_QUICK if given.quick else DEFINED)
         settings = {
