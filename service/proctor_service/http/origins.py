@@ -7,14 +7,14 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-"""Methods that change nothing, and whose answers another page cannot read."""
+"""Methods without effect; browsers hide their answers from other pages."""
 
 
 def same_origin(headers: Headers) -> bool:
     """Return False for a request of a browser on behalf of another page.
 
     Browsers send Sec-Fetch-Site, and Origin with all methods but GET and HEAD; another program
-    sends neither. A page cannot set these headers.
+    omits both. Only the browser sets these headers.
     """
     if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         return False
