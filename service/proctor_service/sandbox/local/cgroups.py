@@ -39,11 +39,8 @@ RESTING = 0.0  # weight of an idle stateful sandbox
 # v1: the first existing file; the peak with swap is at least the peak without swap.
 _PEAK_FILES = ("memory.memsw.max_usage_in_bytes", "memory.max_usage_in_bytes")
 _TCP_USAGE = "memory.kmem.tcp.usage_in_bytes"  # v1: buffers of TCP and UDP, a separate counter
-_HELD = {
-    1: ("rss", "shmem"),
-    2: ("anon", "shmem", "sock", "kernel_stack", "pagetables", "percpu", "slab_unreclaimable"),
-}
-"""Parts of `memory.stat` that the kernel cannot give back, by version."""
+_HELD = ("rss", "shmem")  # v1: parts of `memory.stat` that the kernel cannot give back
+_GIVEN_BACK = ("active_file", "inactive_file", "slab_reclaimable")  # v2: parts that it can
 _LIMIT_SLACK_BYTES = 1 << 20  # an out-of-memory peak is closer to the limit than this
 _OWN_PROCESSES = 2  # the fork server, and process 1, are in the group too
 _FORKSERVER_MB = 16  # fork server's pages not shared with the zygote are charged to the group
@@ -173,13 +170,18 @@ class Group:
         Pages of files are left out, and (v1) all memory of the kernel but for buffers of TCP and UDP.
         """
         directory = self._directories.get("memory")
+        if directory is None:
+            return 0
         try:
-            words = [] if directory is None else (directory / "memory.stat").read_text().split()
-            apart = int((directory / _TCP_USAGE).read_text()) if directory and self._v1 else 0
+            words = (directory / "memory.stat").read_text().split()
+            name = _TCP_USAGE if self._v1 else "memory.current"
+            total = int((directory / name).read_text())
         except OSError:
             return 0
-        counts = dict(zip(words[::2], words[1::2], strict=False))
-        return apart + sum(int(counts.get(name, 0)) for name in _HELD[1 if self._v1 else 2])
+        counts = dict(zip(words[::2], words[1::2], strict=True))
+        if self._v1:
+            return total + sum(int(counts.get(part, 0)) for part in _HELD)
+        return total - sum(int(counts.get(part, 0)) for part in _GIVEN_BACK)
 
     @property
     def counts_cpu(self) -> bool:
