@@ -37,6 +37,21 @@ TAKES_TOO_MUCH = {
     + NOBODY_ACCEPTS.format(family="socket.AF_INET", host="127.0.0.1"),
     "half in connections, half in pages": "pages = bytearray(b'x') * (60 << 20)\n"
     + NOBODY_ACCEPTS.format(family="socket.AF_INET", host="127.0.0.1"),
+    "bytes that hold pages": """
+def connected():
+    server = listening(socket.AF_INET, "127.0.0.1"); client = socket.create_connection(server.getsockname())
+    client.setsockopt(6, 1, 1)
+    return client, server.accept()[0]
+held = [connected() for _ in range(40)]
+for client, _ in held: client.setblocking(False)
+source, sink = connected()
+while True:
+    for client, _ in held:
+        try: client.send(b"x")
+        except BlockingIOError: pass
+        source.sendall(bytes(32_700))
+        sink.recv(32_700, socket.MSG_WAITALL)
+""",
     "connections that nobody reads": """
 for _ in range(16):
     if os.fork() == 0: break

@@ -1,7 +1,7 @@
 """Memory held by a sandbox's processes, as far as no cgroup counts it.
 
-With a cgroup, only connections escape that no process has accepted. They are looked for while all
-sockets of the machine together hold more than the sandbox's limit leaves.
+Of sockets, some memory is in no cgroup and in no process (`socket_memory.py`). It is looked for while
+all sockets of the machine together may hold more than the sandbox's limit leaves.
 
 Without a cgroup, two cheap sums come first: the resident memory of each process, in which pages
 shared by a fork count once per process, and the mapped memory. If a sum is above the limit, an exact
@@ -21,7 +21,11 @@ import time
 from dataclasses import dataclass
 
 from proctor_service.sandbox.linux.procfs import memory_directory, pieces, read
-from proctor_service.sandbox.linux.socket_memory import NetworkSockets
+from proctor_service.sandbox.linux.socket_memory import (
+    MachineMemory,
+    NetworkSockets,
+    sent_bytes,
+)
 from proctor_service.sandbox.local.cgroups import Group
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -47,22 +51,38 @@ class MemoryLimit:
 
 
 @dataclass(frozen=True, slots=True)
-class CountedMemory:
-    """Memory of a sandbox with a cgroup: what the group counts, and connections beside it."""
+class SocketLimit:
+    """Memory limit of a sandbox, for all that sockets hold beside its cgroup or its processes.
 
-    group: Group
+    `group`: its cgroup; None without one that counts memory. `before`: memory of the machine at the
+    sandbox's start.
+    """
+
+    limit_bytes: int
+    group: Group | None
     sockets: NetworkSockets
+    before: MachineMemory
 
-    def may_exceed(self, machine_socket_bytes: int) -> bool:
-        """Return True if the group's limit leaves less than all sockets of the machine hold."""
-        if machine_socket_bytes <= _FEW_SOCKET_BYTES:
-            return False
-        return self.group.held_bytes() + machine_socket_bytes > self.group.limit_bytes
+    def may_exceed(self, machine: MachineMemory) -> bool:
+        """Return True if the limit leaves less than the whole machine's sockets may hold."""
+        most = max(machine.sockets if self.group else 0, self._grown_bytes(machine))
+        return most > _FEW_SOCKET_BYTES and self._held_bytes() + most > self.limit_bytes
 
-    def exceeds(self) -> bool:
-        """Return True if the sum is above the group's limit. Too slow for an event loop."""
-        held = self.group.held_bytes() + self.sockets.unaccepted_bytes()
-        return held > self.group.limit_bytes
+    def exceeds(self, pid: int, machine: MachineMemory) -> bool:
+        """Return True if the sum is above the limit. Too slow for an event loop.
+
+        `pid`: a process of the sandbox.
+        """
+        found = self.sockets.memory()
+        shared = min(found.most_held, self._grown_bytes(machine), sent_bytes(pid))
+        beside = max(found.unaccepted if self.group else 0, shared)
+        return self._held_bytes() + beside > self.limit_bytes
+
+    def _grown_bytes(self, machine: MachineMemory) -> int:
+        return machine.unnamed - self.before.unnamed
+
+    def _held_bytes(self) -> int:
+        return 0 if self.group is None else self.group.held_bytes()
 
 
 def may_exceed(pids: list[int], limit: MemoryLimit) -> bool:

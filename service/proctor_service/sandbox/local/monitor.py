@@ -28,12 +28,12 @@ from functools import partial
 from typing import Protocol
 
 from proctor_service.sandbox.linux import procfs
-from proctor_service.sandbox.linux.socket_memory import MachineSockets
+from proctor_service.sandbox.linux.socket_memory import MachineFiles, MachineMemory
 from proctor_service.sandbox.linux.time_limits import TurnClock
 from proctor_service.sandbox.local.absence import Absence
 from proctor_service.sandbox.local.core_shares import EQUAL, CoreShares, Owner
 from proctor_service.sandbox.local.idle import IdleClock, Measurement, Sample, Seen, ThreadTimes
-from proctor_service.sandbox.local.memory import CountedMemory, MemoryLimit, exceeds, may_exceed
+from proctor_service.sandbox.local.memory import MemoryLimit, SocketLimit, exceeds, may_exceed
 from proctor_service.sandbox.local.reads import Reads
 from proctor_service.settings.cgroups_above import files_above
 
@@ -89,9 +89,12 @@ class Monitored(Protocol):
     def memory_limit(self) -> MemoryLimit | None:
         """Memory limit for the monitor to enforce; None where a cgroup enforces the limit."""
 
+    def note_machine(self, machine: MachineMemory) -> None:
+        """Note the machine's memory; the first call counts."""
+
     @property
-    def counted_memory(self) -> CountedMemory | None:
-        """Memory beside a cgroup's own count; None where no cgroup counts memory."""
+    def socket_limit(self) -> SocketLimit | None:
+        """Memory limit for all that sockets hold; None where the kernel does not list them."""
 
     def on_measurement(self, measure: Measurement) -> None:
         """Handle a new sample of a sandbox in use."""
@@ -216,8 +219,8 @@ class Monitor:
     def __init__(self, tenant_weights: Mapping[str, float] = EQUAL) -> None:
         """`tenant_weights`: parts of the cores by tenant, see `CoreShares`."""
         self.reads = Reads()
-        self.machine_socket_bytes = 0  # as last measured
-        self._machine_sockets = MachineSockets()
+        self._machine_files = MachineFiles()
+        self._machine = self._machine_files.read()  # as last measured
         self._throttling = Throttling()
         self._seen: dict[Monitored, Seen] = {}
         self._running: dict[Monitored, Sample] = {}  # with the totals at the start
@@ -227,6 +230,7 @@ class Monitor:
     def add(self, sandbox: Monitored) -> None:
         """Start monitoring a sandbox, and give it its job's weight."""
         sandbox.set_weight(self._shares.weight(sandbox.owner))
+        sandbox.note_machine(self._machine)
         self._running[sandbox] = Sample(
             begun=0.0,  # the program begins later
             done=0.0,
@@ -259,7 +263,7 @@ class Monitor:
         await self.reads.close()
         self._throttling.close()
         self.absence.close()
-        self._machine_sockets.close()
+        self._machine_files.close()
 
     async def cpu_total(self, pid: int) -> float:
         """Return CPU seconds of a process, its descendants, and all their reaped children.
@@ -276,7 +280,7 @@ class Monitor:
         pace = Pace()
         service = threading.get_native_id()
         self.absence.note_presence()
-        self.machine_socket_bytes = self._machine_sockets.bytes()
+        self._machine = self._machine_files.read()
         for sandbox in list(self._running):
             if time.monotonic() - sandbox.started_at < _MOMENT_SECONDS:
                 continue
@@ -324,7 +328,7 @@ class Monitor:
         sandbox.on_measurement(
             seen.measure(reading.sample, sandbox.turns, is_counted=sandbox.is_counted)
         )
-        self.look_beside_cgroup(sandbox)
+        self.look_at_sockets(sandbox)
         limit = sandbox.memory_limit
         pids = reading.pids
         if limit is None or (len(pids) <= _FEW_THREADS and not may_exceed(pids, limit)):
@@ -333,11 +337,12 @@ class Monitor:
             sandbox, "memory", partial(exceeds, pids, limit), partial(_tell_memory, sandbox)
         )
 
-    def look_beside_cgroup(self, sandbox: Monitored) -> None:
-        """Tell a sandbox if its memory exceeds its limit together with what its cgroup leaves out."""
-        counted = sandbox.counted_memory
-        if counted is not None and counted.may_exceed(self.machine_socket_bytes):
-            self.reads.start(sandbox, "memory", counted.exceeds, partial(_tell_memory, sandbox))
+    def look_at_sockets(self, sandbox: Monitored) -> None:
+        """Tell a sandbox if it exceeds its memory limit together with what its sockets hold."""
+        limit, machine, pid = sandbox.socket_limit, self._machine, sandbox.host_pid()
+        if limit is not None and pid is not None and limit.may_exceed(machine):
+            read = partial(limit.exceeds, pid, machine)
+            self.reads.start(sandbox, "sockets", read, partial(_tell_memory, sandbox))
 
 
 def _tell_memory(sandbox: Monitored, exceeded: bool) -> None:

@@ -32,7 +32,7 @@ from proctor_service.sandbox.linux.channel import (
     ended_by,
     outside_cause,
 )
-from proctor_service.sandbox.linux.socket_memory import NetworkSockets
+from proctor_service.sandbox.linux.socket_memory import MachineMemory, NetworkSockets
 from proctor_service.sandbox.linux.time_limits import TimeLimits, TurnClock, began
 from proctor_service.sandbox.local.absence import Absence
 from proctor_service.sandbox.local.bundle import Launch
@@ -40,7 +40,7 @@ from proctor_service.sandbox.local.cgroups import Group
 from proctor_service.sandbox.local.core_shares import Owner
 from proctor_service.sandbox.local.fork_server import LOCKED, RLIMITS, THREAD_MB
 from proctor_service.sandbox.local.idle import Measurement
-from proctor_service.sandbox.local.memory import CountedMemory, MemoryLimit
+from proctor_service.sandbox.local.memory import MemoryLimit, SocketLimit
 from proctor_service.sandbox.local.shortages import Shortages
 from proctor_service.sandbox.memory_room import is_machine_short
 
@@ -98,6 +98,7 @@ class LocalSandbox(Channel):
         self.group = group
         self.launch = launch
         self._sockets = sockets
+        self._machine_before: MachineMemory | None = None
         # Limit on open descriptors per process.
         self.descriptor_limit = descriptor_limit(launch)
         self.has_own_user = bool(launch.config["drops_user"])
@@ -267,12 +268,22 @@ class LocalSandbox(Channel):
             return None
         return MemoryLimit(self._limits.memory_mb, own_network=self.launch.contained)
 
+    def note_machine(self, machine: MachineMemory) -> None:
+        """Note the machine's memory; the first call counts."""
+        self._machine_before = self._machine_before or machine
+
     @property
-    def counted_memory(self) -> CountedMemory | None:
-        """Memory beside the cgroup's own count for the monitor to enforce; None without a cgroup."""
-        if not self.launch.memory_is_counted or self._sockets is None:
+    def socket_limit(self) -> SocketLimit | None:
+        """Memory limit for all that sockets hold; None where the kernel does not list them."""
+        if self._sockets is None or self._limits is None or self._machine_before is None:
             return None
-        return CountedMemory(self.group, self._sockets)
+        is_counted = self.launch.memory_is_counted
+        return SocketLimit(
+            self.group.limit_bytes if is_counted else self._limits.memory_mb << 20,
+            self.group if is_counted else None,
+            self._sockets,
+            self._machine_before,
+        )
 
     def set_weight(self, weight: float) -> None:
         """Set the sandbox's part of the cores."""

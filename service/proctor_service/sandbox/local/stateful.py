@@ -35,12 +35,13 @@ from proctor_service.sandbox.interface import (
 )
 from proctor_service.sandbox.linux import procfs
 from proctor_service.sandbox.linux.channel import OVER, SHORT_OF_MEMORY, Evidence, outside_cause
+from proctor_service.sandbox.linux.socket_memory import MachineMemory
 from proctor_service.sandbox.linux.time_limits import UNSEEN_TIMES
 from proctor_service.sandbox.local.cgroups import RESTING
 from proctor_service.sandbox.local.core_shares import Owner
 from proctor_service.sandbox.local.execution import CommandExecution, Pipes
 from proctor_service.sandbox.local.idle import Measurement
-from proctor_service.sandbox.local.memory import CountedMemory, MemoryLimit
+from proctor_service.sandbox.local.memory import MemoryLimit, SocketLimit
 from proctor_service.sandbox.local.monitor import Monitor
 from proctor_service.sandbox.local.reads import background, left_running
 from proctor_service.sandbox.local.sandbox import LocalSandbox
@@ -325,10 +326,14 @@ class LocalStatefulSandbox(FileOperations):
             return None
         return replace(limit, megabytes=self._limits.memory_mb, ours=self.host_pid())
 
+    def note_machine(self, machine: MachineMemory) -> None:
+        """Note the machine's memory; the first call counts."""
+        self._sandbox.note_machine(machine)
+
     @property
-    def counted_memory(self) -> CountedMemory | None:
-        """Memory beside the cgroup's own count."""
-        return self._sandbox.counted_memory
+    def socket_limit(self) -> SocketLimit | None:
+        """Memory limit for all that sockets hold."""
+        return self._sandbox.socket_limit
 
     @property
     def exchanges(self) -> int:
@@ -365,7 +370,7 @@ class LocalStatefulSandbox(FileOperations):
     def check_memory(self) -> None:
         """Check the memory of background processes between commands, as far as no cgroup counts."""
         if not self._running:
-            self._monitor.look_beside_cgroup(self)
+            self._monitor.look_at_sockets(self)
         limit = self.memory_limit
         if limit is None or self._running or self._is_alone:
             return
