@@ -3,8 +3,9 @@
 `Parts` opens, drains and closes the service. On the first SIGTERM or Ctrl-C the service still
 accepts connections, but refuses new work (503), and returns waiting items as `cancelled`. Running
 work may finish until shortly before `grace_seconds` and is then cancelled too, so every running
-request gets a complete answer. Then the server closes the connections, and finally the sandboxes. A
-second signal ends the service at once.
+request gets a complete answer. Requests that are still read or prepared have the same time, and get a
+503. Then the server closes the connections, and finally the sandboxes. A second signal ends the
+service at once.
 """
 
 from __future__ import annotations
@@ -329,7 +330,7 @@ def make_server(app: FastAPI) -> Server:
             hear(url)
 
     config = server_config(app, settings, in_this_process)
-    return Server(config, parts, announce)
+    return Server(config, parts, settings.grace_seconds, announce)
 
 
 def serve(settings: Settings) -> None:

@@ -22,7 +22,8 @@ from uvicorn.protocols.http.httptools_impl import (
 from uvicorn.server import ServerState
 
 from proctor_service.errors import Busy, HeadTooLarge, MalformedRequest, Refusal, TooSlow
-from proctor_service.http.problems import problem
+from proctor_service.http.problems import WIRE_HEADER, problem
+from proctor_service.scheduling.queue import stopping
 
 MOST_HEAD_BYTES = 64 * 1024
 MOST_FIELDS = 100
@@ -64,6 +65,9 @@ class HeadQueue:
     def __len__(self) -> int:
         return len(self._deadlines)
 
+    def __contains__(self, connection: HttpProtocol) -> bool:
+        return connection in self._deadlines
+
     def add(self, connection: HttpProtocol) -> None:
         """Start the time limit of a connection's head, unless already running."""
         if connection in self._deadlines:
@@ -102,6 +106,10 @@ class HeadQueue:
             return False
         self._lingering.add(connection)
         return True
+
+    def lingers(self, connection: HttpProtocol) -> bool:
+        """Return True for an answered connection that is kept open."""
+        return connection in self._lingering
 
     def forget(self, connection: HttpProtocol) -> None:
         """Forget a connection that is closed, or that lingers no longer."""
@@ -143,14 +151,19 @@ class ServerConfig(uvicorn.Config):
 
 
 @lru_cache(maxsize=16)
-def _closing_answer(status: int, reason: str, message: str, retryable: bool) -> bytes:
+def _closing_answer(
+    status: int, reason: str, message: str, retryable: bool, retry_after_seconds: float | None
+) -> bytes:
     """Return the bytes of an error response after which the connection is closed.
 
     Cached, since a thousand connections may expire at once.
     """
-    answer = problem(status, reason, message, retryable=retryable)
+    answer = problem(
+        status, reason, message, retryable=retryable, retry_after_seconds=retry_after_seconds
+    )
     answer.headers["connection"] = "close"
-    head = b"".join(name + b": " + value + b"\r\n" for name, value in answer.raw_headers)
+    headers = (*answer.raw_headers, WIRE_HEADER)
+    head = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
     return STATUS_LINE[status] + head + b"\r\n" + bytes(answer.body)
 
 
@@ -183,6 +196,11 @@ class HttpProtocol(HttpToolsProtocol):
     def reading_is_paused(self) -> bool:
         """True while the service itself has paused reading from the connection."""
         return self.flow.read_paused
+
+    @property
+    def lingers(self) -> bool:
+        """True while only the client's end of an answered connection is awaited."""
+        return self._heads.lingers(self)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Accept a connection, and start the time limit of its first head."""
@@ -311,6 +329,27 @@ class HttpProtocol(HttpToolsProtocol):
         self._progressed, self._reads_body = True, False
         super().on_message_complete()
 
+    def shutdown(self) -> None:
+        """End the connection: now, if it has no request, otherwise after the answer.
+
+        A client may just be sending a request whose head is not whole; it is told to ask elsewhere.
+        """
+        if self in self._heads:
+            self.refuse(stopping())
+        else:
+            super().shutdown()
+
+    def interrupt(self) -> None:
+        """Give up a request that comes too slowly, or an answer that is read too slowly.
+
+        The server then cancels what else it does for a request.
+        """
+        cycle = self.cycle
+        if cycle is not None and cycle.response_started:
+            self.transport.abort()
+        elif cycle is not None and cycle.more_body:
+            self.refuse(stopping())
+
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         """Start the work for a request; closing the connection ends an answer to HTTP/1.0."""
         self._running = cycle
@@ -339,8 +378,12 @@ class HttpProtocol(HttpToolsProtocol):
             return
         if not self.pipeline and not (answering and cycle.response_started):
             answer = refusal.status, refusal.reason, refusal.message, refusal.retryable
-            self.transport.write(_closing_answer(*answer))
-            if not answering and self.transport.can_write_eof() and self._heads.linger(self):
+            self.transport.write(_closing_answer(*answer, refusal.retry_after_seconds))
+            if answering:  # its body is not whole, and no more of it is taken
+                cycle.disconnected = True
+                cycle.message_event.set()
+                self.flow.resume_reading()
+            if self.transport.can_write_eof() and self._heads.linger(self):
                 self.transport.write_eof()
                 self.loop.call_later(LINGER_SECONDS, self._end_lingering)
                 return

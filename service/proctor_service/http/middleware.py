@@ -7,6 +7,7 @@ no header. `Entrance` removes the token from the path, before any code logs the 
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import ipaddress
@@ -19,11 +20,11 @@ from urllib.parse import unquote, unquote_to_bytes, urlsplit
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from proctor_client import wire
-from proctor_service.errors import Forbidden, Refusal, Unauthorized
+from proctor_service.errors import Cancelled, Forbidden, Refusal, Unauthorized
 from proctor_service.http.origins import SAFE_METHODS, same_origin
-from proctor_service.http.problems import internal, of_refusal
+from proctor_service.http.problems import WIRE_HEADER, internal, of_failure, of_refusal
 from proctor_service.observe.metrics import CLIENT_GONE_STATUS
+from proctor_service.scheduling.queue import DRAINING
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +32,6 @@ OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 METRICS_PATH = "/metrics"
 COMPAT, WITH_TOKEN = b"/compat/", b"/compat/t/"
 REQUEST_ID = b"proctor-request-id"
-WIRE_HEADER = (b"proctor-wire", str(wire.WIRE_VERSION).encode())
 LONGEST_REQUEST_ID = 128
 ONLY_TENANT = "local"
 """Tenant of all requests while no token is configured."""
@@ -120,7 +120,10 @@ class Entrance:
         self._pages = pages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request; an unhandled exception is answered with a 500."""
+        """Serve a request; an unhandled exception is answered with a 500.
+
+        A cancellation is of the server, at the end of a stop, and is answered with a 503.
+        """
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -153,6 +156,11 @@ class Entrance:
             refusal = self._refusal(scope, page_headers is not None)
             app = self._app if refusal is None else of_refusal(refusal)
             await app(scope, receive, answer)
+        except asyncio.CancelledError:
+            if has_begun or (task := asyncio.current_task()) is None:
+                raise
+            task.uncancel()
+            await of_failure(Cancelled(DRAINING))(scope, receive, answer)
         except Exception:
             log.exception("a request failed", extra={"path": scope["path"]})
             if has_begun:  # only a closed connection tells the client of the failure

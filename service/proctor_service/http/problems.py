@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from proctor_client.wire import WIRE_VERSION
 from proctor_service.errors import (
     BudgetExceeded,
     Cancelled,
@@ -44,6 +45,8 @@ STATUS_BY_FAILURE: Mapping[type[Failure], tuple[int, bool]] = {
 """Failures as the answer to a whole request: status, and whether the client should retry."""
 REASON_BY_FAILURE: Mapping[type[Failure], str] = {BudgetExceeded: "budget_exceeded"}
 """Reasons of whole requests, where that of an item is another."""
+WIRE_HEADER = (b"proctor-wire", str(WIRE_VERSION).encode())
+"""Header of every answer."""
 REASON_BY_STATUS = {401: "unauthorized", 403: "forbidden", 404: "not_found", 503: "draining"}
 
 
@@ -87,6 +90,13 @@ def of_refusal(refusal: Refusal) -> Response:
     )
 
 
+def of_failure(failure: Failure) -> Response:
+    """Return the error response for a failure of a whole request."""
+    status, retryable = STATUS_BY_FAILURE.get(type(failure), (500, failure.retryable))
+    reason = REASON_BY_FAILURE.get(type(failure), failure.reason)
+    return problem(status, reason, failure.message, retryable=retryable)
+
+
 def within_stream(error: Refusal | Failure) -> dict[str, str | bool]:
     """Return an error in the middle of a stream: reason, message, and whether to retry."""
     retryable = error.retryable
@@ -106,9 +116,7 @@ async def _on_error(request: Request, error: Exception) -> Response:
         case Refusal():
             return of_refusal(error)
         case Failure():
-            status, retryable = STATUS_BY_FAILURE.get(type(error), (500, error.retryable))
-            reason = REASON_BY_FAILURE.get(type(error), error.reason)
-            return problem(status, reason, error.message, retryable=retryable)
+            return of_failure(error)
         case ClientDisconnect():
             return Response(status_code=CLIENT_GONE_STATUS)
         case RequestValidationError():

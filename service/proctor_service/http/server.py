@@ -28,6 +28,9 @@ KEEP_ALIVE_SECONDS = 75  # longer than clients keep idle connections, so that cl
 BACKLOG = 2048
 LEAST_CONNECTIONS = 64
 LAST_REQUESTS_SECONDS = 0.25
+LEAST_SECONDS = 1.0
+"""Time for requests without an answer once no work runs, however long the work took."""
+LOOK_SECONDS = 0.02
 EVERYWHERE = ("0.0.0.0", "::")
 """Hosts that stand for all addresses of the machine."""
 
@@ -49,14 +52,21 @@ class Server(uvicorn.Server):
     """uvicorn server that drains while the sockets still listen.
 
     A new request during the drain gets a 503 instead of a refused connection. uvicorn alone would
-    close its sockets first.
+    close its sockets first. A request that is still read or prepared has until the end of the grace
+    period, as running work has, and then gets a 503, too.
     """
 
     def __init__(
-        self, config: uvicorn.Config, service: Service, when_listening: Callable[[int], None]
+        self,
+        config: ServerConfig,
+        service: Service,
+        grace_seconds: float,
+        when_listening: Callable[[int], None],
     ) -> None:
         """`when_listening`: called with the port once the server listens."""
         super().__init__(config)
+        self._grace_seconds = grace_seconds
+        self._drain_ends_at = 0.0
         self.start_error: StartError | None = None
         self._service = service
         self._when_listening = when_listening
@@ -104,19 +114,49 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Close the connections, then the service; a forced shutdown skips all waiting."""
+        if self.started and not self.force_exit:
+            await self._answer_all()
         if self.force_exit:
             for connection in list(self.server_state.connections):
                 connection.transport.abort()
-        elif self.started:
-            listeners = [each for server in self.servers for each in server.sockets]
-            ignore_new_connections(listener.fileno() for listener in listeners)
-            # Clients that have just connected still get the 503, and may try another replica.
-            await asyncio.sleep(LAST_REQUESTS_SECONDS)
         await super().shutdown(sockets)
+
+    async def _answer_all(self) -> None:
+        """Take no more requests, and answer those under way; interrupt them at the end of the drain."""
+        listeners = [each for server in self.servers for each in server.sockets]
+        ignore_new_connections(listener.fileno() for listener in listeners)
+        # Clients that have just connected still get the 503, and may try another replica.
+        await asyncio.sleep(LAST_REQUESTS_SECONDS)
+        for server in self.servers:
+            server.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        now = asyncio.get_running_loop().time
+        end = max(self._drain_ends_at, now() + LEAST_SECONDS)
+        while self._is_answering() and now() < end and not self.force_exit:
+            await asyncio.sleep(LOOK_SECONDS)
+        if self._is_answering() and not self.force_exit:
+            count = len(self.server_state.tasks)
+            log.warning("requests are interrupted", extra={"requests": count})
+            for connection in self._connections():
+                connection.interrupt()
+            for task in list(self.server_state.tasks):
+                task.cancel()
+
+    def _connections(self) -> list[HttpProtocol]:
+        return [each for each in self.server_state.connections if isinstance(each, HttpProtocol)]
+
+    def _is_answering(self) -> bool:
+        """Return True while a request is under way, or an answer on its way."""
+        return bool(self.server_state.tasks) or not all(
+            each.lingers for each in self._connections()
+        )
 
     def _begin_drain(self) -> None:
         log.info("stopping; a second signal ends it at once")
-        self._draining = asyncio.get_running_loop().create_task(self._drain())
+        loop = asyncio.get_running_loop()
+        self._drain_ends_at = loop.time() + self._grace_seconds
+        self._draining = loop.create_task(self._drain())
 
     async def _drain(self) -> None:
         try:
