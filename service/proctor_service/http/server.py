@@ -133,7 +133,7 @@ class Server(uvicorn.Server):
             connection.shutdown()
         now = asyncio.get_running_loop().time
         end = max(self._drain_ends_at, now() + LEAST_SECONDS)
-        while self._is_answering() and now() < end and not self.force_exit:
+        while self._is_answering() and now() < end and not self.force_exit:  # noqa: ASYNC110  uvicorn has no event
             await asyncio.sleep(LOOK_SECONDS)
         if self._is_answering() and not self.force_exit:
             count = len(self.server_state.tasks)

@@ -73,6 +73,7 @@ class JournalFeature(Feature):
     def observers(self, sources: Sources) -> Sequence[Observer]:
         """Return the recorder, if there is a journal. Raises StartError for an address that is none."""
         from proctor_service.features.journal.address import checked, is_plain_file
+        from proctor_service.features.journal.default import leftover_of
         from proctor_service.features.journal.recorder import Recorder, Target
         from proctor_service.settings import worker_environment
 
@@ -91,7 +92,9 @@ class JournalFeature(Feature):
             settings.journal_days * DAY_SECONDS,
             JOURNAL_BYTES,
         )
-        recorder = Recorder(target, settings.journal_texts, metrics, worker_environment())
+        leftover = leftover_of(url, settings, sources.keeps_state)
+        environment = worker_environment()
+        recorder = Recorder(target, settings.journal_texts, metrics, environment, leftover=leftover)
         metrics.watch_journal(lambda: recorder.unwritten)
         self.recorder = recorder
         return [recorder]
@@ -132,7 +135,7 @@ class JournalFeature(Feature):
                 "no journal is kept: %s; set PROCTOR_JOURNAL to %s", self._no_journal, expected
             )
         if self.recorder is not None:
-            self.recorder.open()
+            await self.recorder.open()
         if self.handler is not None:
             self.handler.open()
 

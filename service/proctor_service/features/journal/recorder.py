@@ -1,8 +1,9 @@
 """Sender of records, in the listening process, to the writer process of the journal.
 
 Each record stays here until the writer has written the record, so all records survive a crash of
-the writer. While the database is slow or down, records beyond a bound are dropped and counted.
-Rewards never wait for the journal.
+the writer. What is unwritten at a stop goes into a file, and the next start writes it. While the
+database is slow or down, records beyond a bound are dropped and counted. Rewards never wait for the
+journal.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from proctor_service.features.journal.address import checked, is_plain_file
 from proctor_service.features.journal.entry import Entries, Record
+from proctor_service.features.journal.leftover import Leftover
 from proctor_service.observe.observer import Observer
 from proctor_service.outcomes import Item, Outcome, Trajectory, TrajectoryPlan
 from proctor_service.processes.child import Child
@@ -67,7 +70,8 @@ class Target:
 class Recorder(Observer):
     """Sender of records to the writer's process, from `open` until `close`.
 
-    `environment`: variables of the process.
+    `environment`: variables of the process. `leftover`: files for what is unwritten at a stop; None:
+    it is lost.
     """
 
     def __init__(
@@ -77,6 +81,7 @@ class Recorder(Observer):
         counters: RecordCounters,
         environment: Mapping[str, str],
         command: Sequence[str] = (sys.executable, *MODULE),
+        leftover: Leftover | None = None,
     ) -> None:
         self._target = target
         self._entries = Entries(with_texts)
@@ -89,29 +94,65 @@ class Recorder(Observer):
         self._connection: Connection | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._closing = False
+        self._leftover = leftover
+        self._last_of_leftover: int | None = None
+        self._lost = 0
 
     @property
     def unwritten(self) -> int:
         """Number of records not yet written."""
         return len(self._unwritten)
 
-    def open(self) -> None:
-        """Start the writer process, in the running loop, and restart the process after each crash."""
+    async def open(self) -> None:
+        """Take what earlier stops left, start the writer process, and restart it after each crash."""
+        if self._leftover is not None:
+            records = await asyncio.to_thread(self._leftover.load)
+            for written in records:
+                self._last_of_leftover = self._hold(written)
+            if records:
+                log.info("records of an earlier run are written", extra={"records": len(records)})
         self._keeper = asyncio.create_task(self._keep())
 
     async def close(self) -> None:
-        """Wait a moment until all records are written, and end the writer process."""
+        """Wait a moment until all records are written, and end the writer process.
+
+        Unwritten records are saved for the next start, first before the wait: it may not end.
+        """
         self._closing = True
         if self._connection is not None:
             self._connection.finish()
+        await self._save()
         if self._keeper is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_SECONDS):
                     await asyncio.shield(self._keeper)
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)
-        if self._unwritten:
-            self._counters.journal_dropped("stopped", len(self._unwritten))
+        count = len(self._unwritten)
+        if not count and self._leftover is not None:
+            self._leftover.remove()
+        elif count and (path := await self._save()):
+            fields = {"records": count, "file": str(path)}
+            log.warning("the next start writes records of the journal", extra=fields)
+        elif count:
+            self._counters.journal_dropped("stopped", count)
+            self._lost += count
+        self._log_loss()
+
+    async def _save(self) -> Path | None:
+        """Save all unwritten records in a file; None without records or without success."""
+        if self._leftover is None or not self._unwritten:
+            return None
+        try:
+            return await asyncio.to_thread(self._leftover.save, list(self._unwritten.values()))
+        except OSError as error:
+            log.error("records of the journal cannot be saved", extra={"why": str(error)})
+            return None
+
+    def _log_loss(self) -> None:
+        if self._lost:
+            log.error("records of the journal are lost", extra={"records": self._lost})
+            self._lost = 0
 
     def item_ended(self, item: Item, outcome: Outcome, seconds: float) -> None:
         """Record an evaluation; a peer's item is recorded in the peer's journal."""
@@ -132,12 +173,20 @@ class Recorder(Observer):
         size = len(written)
         if self._unwritten_bytes + size > MOST_UNWRITTEN_BYTES or size > LARGEST_RECORD_BYTES:
             self._counters.journal_dropped("full")
+            if not self._lost:
+                log.error("the journal is behind, and loses records")
+            self._lost += 1
             return
-        number = next(self._numbers)
-        self._unwritten[number] = written
-        self._unwritten_bytes += size
+        number = self._hold(written)
         if self._connection is not None:
             self._connection.send_later(NOTE, "record", (number, written))
+
+    def _hold(self, written: bytes) -> int:
+        """Keep a record until it is written; return its number."""
+        number = next(self._numbers)
+        self._unwritten[number] = written
+        self._unwritten_bytes += len(written)
+        return number
 
     async def _keep(self) -> None:
         """Run the writer process, again and again until `close`."""
@@ -189,6 +238,13 @@ class Recorder(Observer):
                     self._unwritten_bytes -= len(self._unwritten.pop(number))
                     count += 1
                 self._counters.journal_written(count)
+                last = self._last_of_leftover
+                if self._leftover is not None and last is not None and last <= value:
+                    self._last_of_leftover = None
+                    if not self._closing:  # `close` is saving
+                        self._leftover.remove()
+                if self._unwritten_bytes < MOST_UNWRITTEN_BYTES / 2:
+                    self._log_loss()
             case "dropped":
                 self._counters.journal_dropped("invalid", value)
             case "down":

@@ -51,6 +51,8 @@ _OF_TEXTS = (
 _CONDITIONS = (
     "limits", "scoring", "language", "with_state", "environment", "negative_control", "compiler",
 )  # fmt: skip
+NAMES = (_HEAD, _ROLLOUT_HEAD, _JUDGEMENT, Usage.__slots__, _CONDITIONS)
+"""Of all values in a record."""
 LEAST_COMPRESSED = 120
 MOST_KNOWN = 50_000
 _COMPACT = json.JSONEncoder(separators=(",", ":"))

@@ -24,6 +24,7 @@ from proctor_client.wire import ExecGrader
 from proctor_service.features.journal import process
 from proctor_service.features.journal import recorder as recorder_module
 from proctor_service.features.journal.entry import EVALUATION, Record
+from proctor_service.features.journal.leftover import Leftover
 from proctor_service.features.journal.recorder import Recorder, Target
 from proctor_service.features.journal.store import PRUNED_AT_ONCE
 from proctor_service.judge.submission import Judgement, Submission
@@ -76,7 +77,9 @@ class Under:
         self.counts = Counts()
         target = Target(f"sqlite:///{path}", "1", True, age_seconds, 1e12)
         environment = {**worker_environment(), "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
-        self.recorder = Recorder(target, True, self.counts, environment, command)
+        self.recorder = Recorder(
+            target, True, self.counts, environment, command, leftover=Leftover(path)
+        )
 
     def record(self, first: int, last: int) -> None:
         """Record evaluations with these numbers."""
@@ -116,7 +119,7 @@ async def recording(
 ) -> AsyncIterator[Under]:
     """A recorder that is open."""
     found = Under(path, age_seconds, command)
-    found.recorder.open()
+    await found.recorder.open()
     try:
         yield found
     finally:
