@@ -15,6 +15,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fastapi import FastAPI
@@ -261,6 +262,9 @@ def _parts(
     running: set[RequestTask[Any]] = set()
     bounds = Bounds(live=settings.stateful_count(), shares=shares)
     fleet = sources.fleet
+    recall = None
+    if observers.hears(Observer.item_recalled):
+        recall = partial(observers.notify, Observer.item_recalled)
     registry = Registry(backend, queue, bounds, metrics.executed, fleet.id_prefix)
     # An evaluation may hold several sandboxes; it leaves its core when all of them do.
     backend.when_asleep(
@@ -279,7 +283,9 @@ def _parts(
         deadlines=deadlines,
         shares=shares,
         evaluate=evaluate,
-        rewards=RewardHandler(machine, evaluate, queue, TaskStore(), running, fleet.answers),
+        rewards=RewardHandler(
+            machine, evaluate, queue, TaskStore(), running, fleet.answers, recall
+        ),
         registry=registry,
         tokens=Tokens(settings.tokens_by_tenant()),
         observers=observers,

@@ -43,6 +43,9 @@ class Observer:
     def item_ended(self, item: Item, outcome: Outcome, seconds: float) -> None:
         """An item has its outcome, after so many seconds in queue and judge."""
 
+    def item_recalled(self, item: Item, outcome: Outcome) -> None:
+        """A request gets an outcome that another replica has reached, which may be gone since."""
+
     def item_interrupted(self, item: Item, error: BaseException) -> None:
         """An item ends without an outcome."""
 
@@ -101,6 +104,10 @@ class Observers:
         }
         events = (Observer.item_begun, Observer.attempt_begun, Observer.leased)
         self.follow_work = any(self._listeners[event] for event in events)
+
+    def hears(self, event: Callable[..., None]) -> bool:
+        """Return True if an observer listens to an event, such as `Observer.item_recalled`."""
+        return bool(self._listeners[event])
 
     def notify(
         self,

@@ -13,7 +13,7 @@ import logging
 import os
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -61,6 +61,7 @@ from proctor_service.rewards.machine import (
     check_files,
     check_files_of,
 )
+from proctor_service.rewards.results import recalled
 from proctor_service.sandbox.interface import Limits
 from proctor_service.scheduling.pacer import Pacer
 from proctor_service.scheduling.queue import FairQueue, stopping
@@ -105,14 +106,19 @@ class RewardHandler:
         store: TaskStore[Line],
         running: set[RequestTask[Any]],
         shared: SharedAnswers | None = None,
+        recall: Callable[[Item, Outcome], None] | None = None,
     ) -> None:
-        """`running`: unfinished requests. `shared`: store of results shared between replicas."""
+        """`running`: unfinished requests. `shared`: store of results shared between replicas.
+
+        `recall`: hears of each item that another replica has judged, and of its outcome.
+        """
         self.running = running
         self._machine = machine
         self._evaluate = evaluate
         self._queue = queue
         self._store = store
         self._shared = shared
+        self._recall = recall
 
     async def handle(
         self, tenant: str, body: bytes | bytearray, key: str | None, portable: bool = True
@@ -134,6 +140,7 @@ class RewardHandler:
         request = await parse_body(RewardRequest, body)
         deadline = begun + request.deadline_seconds
         items = await Translation(self._machine, request, tenant, deadline, portable).items()
+        await self._recall_all(items, judged)
         # No `await` from here to the end: of two requests with the same key, one starts the batch.
         if name is not None and (earlier := self._final(name)) is not None:
             return earlier
@@ -168,7 +175,7 @@ class RewardHandler:
             places = self._queue.reserve(len(unjudged), whose, start_by=start_by)
         share = None
         if name is not None and self._shared is not None:
-            share = partial(self._shared.store_first, name)
+            share = partial(self._share, self._shared, name, items)
         batch = RequestTask(
             items,
             nullcontext(lambda each: self._evaluate(each.item)),
@@ -184,6 +191,29 @@ class RewardHandler:
         if name is not None:
             self._store.remember(name, batch)
         return batch
+
+    async def _share(
+        self,
+        shared: SharedAnswers,
+        name: RequestName,
+        items: Sequence[RequestItem],
+        lines: Mapping[int, Line],
+    ) -> Mapping[int, Line]:
+        """Share results; return those that all replicas answer with."""
+        valid = await shared.store_first(name, lines)
+        first = {index: line for index, line in valid.items() if line is not lines[index]}
+        await self._recall_all(items, first)
+        return valid
+
+    async def _recall_all(self, items: Sequence[RequestItem], lines: Mapping[int, Line]) -> None:
+        """Tell of other replicas' results: the other replica may be gone, and its records too."""
+        if self._recall is None:
+            return
+        pacer = Pacer()
+        for index, line in lines.items():
+            if index < len(items) and (found := recalled(items[index].item, line)) is not None:
+                self._recall(*found)
+            await pacer.pause()
 
 
 @dataclass(slots=True)

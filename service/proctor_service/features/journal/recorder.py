@@ -27,6 +27,7 @@ from proctor_service.observe.observer import Observer
 from proctor_service.outcomes import Item, Outcome, Trajectory, TrajectoryPlan
 from proctor_service.processes.child import Child
 from proctor_service.processes.connection import NOTE, Connection, Message
+from proctor_service.sandbox.interface import Usage
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +36,7 @@ MOST_UNWRITTEN_BYTES = 64 << 20
 LARGEST_RECORD_BYTES = 32 << 20
 CLOSE_SECONDS = 6.0
 PAUSES_SECONDS = (0.0, 0.5, 2.0, 5.0)
+_NO_USAGE = Usage()
 
 
 class RecordCounters(Protocol):
@@ -158,6 +160,12 @@ class Recorder(Observer):
         """Record an evaluation; a peer's item is recorded in the peer's journal."""
         if item.origin is not None:
             self._add(lambda: self._entries.evaluation(item, outcome, seconds))
+
+    def item_recalled(self, item: Item, outcome: Outcome) -> None:
+        """Record an evaluation of another replica, under its id: the journal has it at most once."""
+        usage = _NO_USAGE if outcome.judgement is None else outcome.judgement.usage
+        seconds = outcome.queue_seconds + usage.compile_seconds + usage.wall_seconds
+        self.item_ended(item, outcome, seconds)
 
     def trajectory_ended(self, plan: TrajectoryPlan, trajectory: Trajectory) -> None:
         """Record a rollout."""

@@ -11,18 +11,19 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, get_args
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from proctor_client.wire import ControlOutcome, Integrity, Level, Result, Verdict, long_integers
+from proctor_client.wire import Result, long_integers
 from proctor_service.errors import InvalidTask
 from proctor_service.evaluate import reward
 from proctor_service.features.replicas.slices import Packed
 from proctor_service.http.responses import NDJSON
-from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.judge.submission import Submission
 from proctor_service.outcomes import Item, NoCode, Outcome
-from proctor_service.sandbox.interface import Limits, Usage
+from proctor_service.rewards.results import judgement_of
+from proctor_service.sandbox.interface import Limits
 from proctor_service.scheduling.pacer import Pacer
 
 LARGEST_ITEM_BYTES = 1 << 20
@@ -119,9 +120,13 @@ class RewardSlices:
         if result.error is not None:
             broken = result.error.reason == InvalidTask.reason and not result.error.retryable
             return result.index, InvalidTask(result.error.message) if broken else None
-        judgement = _judgement(result)
+        judgement = judgement_of(result)
         scoring = _submission(items[result.index]).scoring
-        if judgement is None or result.reward != reward(judgement, scoring):
+        if (
+            judgement is None
+            or judgement.verdict == "no_code"
+            or result.reward != reward(judgement, scoring)
+        ):
             return result.index, None
         seconds = result.usage.queue_seconds
         degraded = tuple(result.degraded)
@@ -201,36 +206,3 @@ def _model(model: BaseModel) -> dict[str, Any]:
 
 def _dump(body: dict[str, Any]) -> bytes:
     return long_integers.dumps(body, _ENCODER).encode("ascii")
-
-
-def _judgement(result: Result) -> Judgement | None:
-    """Return the judgement of a line, if any."""
-    has_verdict = result.verdict in get_args(Verdict) and result.verdict != "no_code"
-    fits = result.integrity in get_args(Integrity) and result.level in (None, *get_args(Level))
-    fits = fits and result.negative_control in (None, *get_args(ControlOutcome))
-    if not (has_verdict and fits):
-        return None
-    tests, usage = result.tests, result.usage
-    return Judgement(
-        result.verdict,  # type: ignore[arg-type]
-        tests.passed,
-        tests.total,
-        tuple(tests.failures),
-        result.message,
-        result.stdout,
-        result.stderr,
-        result.truncated,
-        result.exit_code,
-        result.integrity,  # type: ignore[arg-type]
-        result.level,  # type: ignore[arg-type]
-        tuple(result.hack_signals),
-        result.negative_control,  # type: ignore[arg-type]
-        Usage(
-            usage.cpu_seconds,
-            usage.wall_seconds,
-            usage.peak_memory_mb,
-            compile_seconds=usage.compile_seconds,
-            control_seconds=usage.control_seconds,
-        ),
-        result.sandbox_id,
-    )
