@@ -52,6 +52,7 @@ class Score:
     lost: int = 0
     errors: Counter[str] = field(default_factory=Counter)
     failed_calls: Counter[str] = field(default_factory=Counter)
+    evaluation_ids: list[str] = field(default_factory=list)
     first_answers: dict[int, wire.RewardResponse] = field(default_factory=dict)
 
 
@@ -150,6 +151,7 @@ class Trainer:
             return False
         score.judged += 1
         score.rewards[item.reward] += 1
+        score.evaluation_ids.append(result.evaluation_id)
         if (result.id, result.reward) != (item.submission["id"], item.reward):
             score.wrong.append(
                 f"{result.id}: {result.reward} and not {item.reward}; {result.verdict}"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from http.client import HTTPResponse
 from pathlib import Path
 from threading import Barrier
 from urllib.parse import urlsplit
@@ -79,6 +82,60 @@ def _answers_until_refused(port: int, all_answered: Barrier) -> list[bytes]:
             answers.append(connection.recv(4096))
         if len(answers) == 1:
             all_answered.wait(WAIT_SECONDS)
+
+
+def test_each_request_of_a_stopped_service_has_a_whole_answer() -> None:
+    """Two are half sent, one waits and is judged, and the answer to one is unread for a while."""
+    quick = {"completion": "print('x' * 60_000)"}
+    slow = {"completion": "import time\ntime.sleep(1)"}
+    half, at_work, unread = (
+        json.dumps({"submissions": each, "grader": {"kind": "exec"}, "extract": "none"}).encode()
+        for each in ([quick], [slow] * 40, [quick] * 400)
+    )
+    settings = {"PROCTOR_GRACE_SECONDS": f"{WAIT_SECONDS}", "PROCTOR_ALLOW_DEGRADED": "true"}
+    with ServiceProcess(**settings) as service:
+        port = urlsplit(service.url).port
+        connections = [
+            socket.create_connection(("127.0.0.1", port), timeout=WAIT_SECONDS) for _ in range(4)
+        ]
+        with ExitStack() as stack:
+            head_sent, body_sent, working, reading = map(stack.enter_context, connections)
+            reading.sendall(_post(unread))
+            assert reading.recv(12, socket.MSG_PEEK | socket.MSG_WAITALL) == b"HTTP/1.1 200"
+            head_sent.sendall(_post(half)[:40])
+            body_sent.sendall(_post(half)[:-20])
+            working.sendall(_post(at_work))
+            while httpx.get(f"{service.url}/capacity").json()["queued"] == 0:
+                pass
+            with ThreadPoolExecutor(1) as pool:
+                stopping = pool.submit(service.stop)
+                _check_refused(head_sent)  # once no work runs
+                for each, count in ((reading, 400), (working, 40)):
+                    answer = HTTPResponse(each)
+                    answer.begin()
+                    results = json.load(answer)["results"]
+                    assert len(results) == count
+                    for result in results:
+                        back = result["error"] and result["error"]["reason"]
+                        assert (result["reward"], back) in ((1.0, None), (None, "cancelled"))
+                body_sent.sendall(_post(half)[-20:])
+                _check_refused(body_sent)
+                stopping.result()
+        assert "Traceback" not in service.logged
+
+
+def _check_refused(connection: socket.socket) -> None:
+    answer = HTTPResponse(connection)
+    answer.begin()
+    assert (answer.status, answer.headers["Proctor-Wire"]) == (503, "1")
+    error = json.load(answer)["error"]
+    assert (error["reason"], error["retryable"]) == ("draining", True)
+
+
+def _post(body: bytes) -> bytes:
+    return (
+        b"POST /reward HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+    )
 
 
 def test_the_status_and_the_last_words_of_a_process_stay() -> None:
