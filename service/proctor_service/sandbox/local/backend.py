@@ -16,7 +16,7 @@ import itertools
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import partial
 
 from proctor_service.errors import SandboxLost, SandboxUnavailable, StartError
@@ -32,7 +32,7 @@ from proctor_service.sandbox.interface import (
 from proctor_service.sandbox.linux.channel import SHORT_OF_OBJECTS, Poller
 from proctor_service.sandbox.local.bundle import Launch
 from proctor_service.sandbox.local.cgroups import Group, Groups
-from proctor_service.sandbox.local.holdings import Candidate, UserLimits, holders
+from proctor_service.sandbox.local.holdings import Candidate, holders, user_limits, watches_exceed
 from proctor_service.sandbox.local.image import COMPILING, with_python
 from proctor_service.sandbox.local.launch import LocalPlan
 from proctor_service.sandbox.local.monitor import Monitor, Pace
@@ -87,7 +87,7 @@ class LocalBackend:
         try:
             if self._plan.launch.config["user_namespace"]:
                 open_files = descriptor_limit(self._plan.launch)
-                self._user_limits = UserLimits(open_files)
+                self._user_limits = user_limits(open_files)
                 self._shortages.on_short = self._on_short
                 await self._shortages.open(open_files)
             self._watched = await asyncio.to_thread(watched, self._plan.environments)
@@ -263,6 +263,22 @@ class LocalBackend:
         finally:
             await pool.close()
 
+    def _check_watches(self) -> None:
+        """End sandboxes whose watches of epoll take more memory than their limit, if no cgroup counts."""
+        for sandbox, pid in self._leased():
+            if (limit := sandbox.memory_limit) is not None:
+                look = partial(watches_exceed, pid, limit.megabytes)
+                then = partial(_tell_memory, sandbox)
+                self._monitor.reads.start(sandbox, "watches", look, then)
+
+    def _leased(self) -> Iterator[tuple[LocalSandbox, int]]:
+        """Yield the sandboxes in use, each with the PID of its first process."""
+        for slot in self._all_slots():
+            if slot.state == "leased" and slot.sandbox is not None:
+                pid = slot.sandbox.host_pid()
+                if pid is not None:
+                    yield slot.sandbox, pid
+
     def _on_short(self, kinds: int) -> None:
         self._short |= kinds
         if self._search is None or self._search.done():
@@ -273,16 +289,10 @@ class LocalBackend:
         while self._short:
             kinds = {own: self._short & kinds_of(own) for own in (True, False)}
             self._short = 0
+            stateful = {slot.sandbox for slot in self._stateful_sandboxes}
             candidates = [
-                Candidate(
-                    slot.sandbox,
-                    pid,
-                    kinds[slot.sandbox.has_own_user],
-                    slot not in self._stateful_sandboxes,
-                )
-                for slot in self._all_slots()
-                if slot.state == "leased" and slot.sandbox is not None
-                if (pid := slot.sandbox.host_pid()) is not None
+                Candidate(sandbox, pid, kinds[sandbox.has_own_user], sandbox not in stateful)
+                for sandbox, pid in self._leased()
             ]
             begun = time.monotonic()
             look = partial(holders, candidates, self._user_limits)
@@ -337,4 +347,10 @@ class LocalBackend:
         for pool in self._pools.values():
             pool.shrink()
         if is_whole_second:
+            self._check_watches()
             self._drop_idle()
+
+
+def _tell_memory(sandbox: LocalSandbox, exceeded: bool) -> None:
+    if exceeded:
+        sandbox.on_memory_exceeded()

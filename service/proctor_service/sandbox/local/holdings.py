@@ -1,6 +1,7 @@
 """What the processes of a sandbox hold of the things that the kernel counts by user; see `shortages`.
 
-The sandbox controls how long these reads take, so they stop at a quarter of the user's limit.
+The sandbox controls how long these reads take, so they stop at a quarter of the user's limit, and
+watches of epoll(7), of which there may be millions, are estimated.
 """
 
 from __future__ import annotations
@@ -8,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import random
 import resource
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -29,6 +32,8 @@ _ENOUGH = 0.25
 _EXCESS = 1 / 16
 _LEAST_EXCESS = 1 / 64
 _PIPE_PAGES = 16
+_MOST_SECONDS = 0.2  # of CPU time
+_WATCH_BYTES = 200  # a watch and its entry in a wait queue
 _SMALL_PIPE_PAGES = 2  # of a pipe above the soft limit
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _PIDFD_GETFD, _KCMP_FILES = 438, 2
@@ -37,24 +42,32 @@ _LIMITS = {
     EPOLL: ("fs/epoll/max_user_watches", 1 << 20),
     INOTIFY: ("fs/inotify/max_user_instances", 128),
 }
+_KINDS = (PIPES, IN_TRANSIT, EPOLL, INOTIFY, PROCESSES)
 _EPOLL, _INOTIFY = "anon_inode:[eventpoll]", "anon_inode:inotify"
 
 
+@dataclass(frozen=True, slots=True)
 class UserLimits:
-    """Limits of this process's user by kind. `open_files`: limit of a sandbox's process."""
+    """Limits of a user by kind; a kind without limit is absent, or 0."""
 
-    def __init__(self, open_files: int) -> None:
-        processes = resource.getrlimit(resource.RLIMIT_NPROC)[0]
-        self.by_kind = {
+    by_kind: Mapping[int, int]
+
+    def part(self, kind: int, number: int) -> float:
+        """Return `number` of a kind as a part of the limit; 0 without limit."""
+        most = self.by_kind.get(kind, 0)
+        return number / most if most > 0 else 0.0
+
+
+def user_limits(open_files: int) -> UserLimits:
+    """Return the limits of this process's user. `open_files`: limit of a sandbox's process."""
+    processes = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+    return UserLimits(
+        {
             IN_TRANSIT: open_files,
             PROCESSES: processes if processes > 0 else _sysctl("kernel/threads-max", 1 << 15),
             **{kind: _sysctl(*which) for kind, which in _LIMITS.items()},
         }
-
-    def part(self, kind: int, number: int) -> float:
-        """Return `number` of a kind as a part of the limit; 0 without limit."""
-        most = self.by_kind[kind]
-        return number / most if most > 0 else 0.0
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +117,17 @@ def holders(candidates: Sequence[Candidate[T]], limits: UserLimits) -> list[Hold
     return found
 
 
+def watches_exceed(pid: int, megabytes: float) -> bool:
+    """Return True if watches of epoll(7) of `pid` and its descendants take more kernel memory.
+
+    Where no cgroup counts memory. Too slow for an event loop. Raises procfs.Unread.
+    """
+    limits = UserLimits({EPOLL: int(megabytes * (1 << 20) / _WATCH_BYTES)})
+    holdings = _Holdings(EPOLL, limits)
+    holdings.count(pid)
+    return holdings.part() >= 1.0
+
+
 class _Holdings:
     """What the processes of a sandbox hold. `kinds`: bits of `shortage_probe`."""
 
@@ -111,8 +135,9 @@ class _Holdings:
         self.has_small_pipe = False
         self._kinds = kinds
         self._limits = limits
-        self._found = dict.fromkeys(limits.by_kind, 0)
+        self._found = dict.fromkeys(_KINDS, 0)
         self._pipes: set[str] = set()
+        self._polls: list[str] = []
 
     def part(self) -> float:
         """Return the largest part of a limit; from a quarter on, it may be more."""
@@ -127,14 +152,37 @@ class _Holdings:
 
     def count(self, pid: int) -> None:
         """Add what `pid` and its descendants hold. Raises procfs.Unread."""
+        self._count_all(pid)
+        self._estimate_watches()
+
+    def _count_all(self, pid: int) -> None:
         for process, threads in (procfs.walk(pid) or {}).items():
             self._found[PROCESSES] += len(threads)
             for table in _tables(process, threads):
-                with contextlib.suppress(OSError):
-                    for name in os.listdir(f"{table}/fd"):
-                        self._count_descriptor(process, table, name)
-                        if self.part() >= _ENOUGH:
-                            return
+                for name in self._descriptors(table):
+                    self._count_descriptor(process, table, name)
+                    if self.part() >= _ENOUGH:
+                        return
+
+    def _descriptors(self, table: str) -> list[str]:
+        """Return the descriptors of a table. What another user's are is known from their lines alone."""
+        with contextlib.suppress(OSError):
+            try:
+                return os.listdir(f"{table}/fd")
+            except PermissionError:
+                self._polls += [f"{table}/fdinfo/{name}" for name in os.listdir(f"{table}/fdinfo")]
+        return []
+
+    def _estimate_watches(self) -> None:
+        """Count the watches of some instances of epoll(7), chosen by chance, and conclude on all."""
+        until = time.thread_time() + _MOST_SECONDS
+        random.shuffle(self._polls)
+        watches = 0
+        for number, path in enumerate(self._polls, 1):
+            watches += sum(lines.count(b"tfd:") for lines in procfs.pieces(path))
+            if time.thread_time() > until or number == len(self._polls):
+                self._found[EPOLL] = watches * len(self._polls) // number
+                return
 
     def _count_descriptor(self, process: int, table: str, name: str) -> None:
         try:
@@ -155,8 +203,7 @@ class _Holdings:
             self._found[IN_TRANSIT] += in_transit
             self._found[PIPES] += in_transit * _PIPE_PAGES
         elif what == _EPOLL and self._kinds & EPOLL:
-            for lines in procfs.pieces(f"{table}/fdinfo/{name}"):
-                self._found[EPOLL] += lines.count(b"tfd:")
+            self._polls.append(f"{table}/fdinfo/{name}")
         elif what == _INOTIFY:
             self._found[INOTIFY] += 1
 
