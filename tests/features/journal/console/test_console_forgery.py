@@ -22,6 +22,7 @@ from console_forms import (
     visitor,
 )
 from harness import Service
+from playwright.sync_api import Browser
 
 RED = "red-token"
 
@@ -90,3 +91,27 @@ def test_without_tokens_forms_from_elsewhere_are_refused_all_the_same(
             assert post(client, path, sent[path], headers).status_code == 403
     with visitor(open_service.url) as another:
         assert post(another, PLAYGROUND, sent[PLAYGROUND]).status_code == 403
+
+
+FORM = '<form method="post" enctype="text/plain" action="{}"><input name="{{" value="}}"></form>'
+
+
+def test_a_browser_sends_no_work_for_another_page(browser: Browser, open_service: Service) -> None:
+    url = f"{open_service.url}/reward"
+    own = f"{open_service.url}/page"
+    text = FORM.format(url)
+    page = browser.new_page()
+    try:
+        page.route("**/page", lambda each: each.fulfill(body=text, content_type="text/html"))
+        others = (
+            "http://localhost:8669/page",
+            "http://127.0.0.1:8669/page",
+            f"data:text/html,{text}",
+        )
+        for place in (own, *others):
+            page.goto(place)
+            with page.expect_navigation(url=url) as answer:
+                page.evaluate("document.forms[0].submit()")
+            assert answer.value.status == (422 if place == own else 403), place
+    finally:
+        page.close()
