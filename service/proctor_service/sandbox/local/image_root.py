@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any
 
 from ..linux import kernel
-from .isolation import BOX, DEVICES, USER_SYSCTLS, mounting_proc, write
+from .isolation import BOX, DEVICES, USER_SYSCTLS, mounting_proc, show_device, write
 
 LAYER = 301
 """Descriptor of a sandbox's first process: the folder with all changes."""
@@ -73,8 +73,7 @@ def build_root(image: dict[str, Any]) -> None:
             open(new + target, "w").close()
         kernel.bind_read_only(source, new + target)
     for name in (*DEVICES, "tty"):
-        open(f"{new}/dev/{name}", "w").close()
-        kernel.bind_read_only(f"/dev/{name}", f"{new}/dev/{name}")  # its times, not its data
+        show_device(name, f"{new}/dev/{name}")
     for name, target in _LINKS.items():
         os.symlink(target, f"{new}/dev/{name}")
     kernel.mount(

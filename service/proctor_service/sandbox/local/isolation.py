@@ -7,6 +7,7 @@ and /home. All other files are absent.
 
 from __future__ import annotations
 
+import errno
 import os
 
 from ..linux import kernel
@@ -109,8 +110,7 @@ def build_root(config: dict[str, object]) -> None:
         if not os.path.lexists(f"{new}/{link}"):
             os.symlink(target, f"{new}/{link}")
     for name in DEVICES:
-        open(f"{new}/dev/{name}", "w").close()
-        kernel.bind_read_only(f"/dev/{name}", f"{new}/dev/{name}")  # its times, not its data
+        show_device(name, f"{new}/dev/{name}")
     _make_etc(f"{new}/etc", config)
     # The fork server's own /proc. Each sandbox mounts its /proc on top: in a user namespace, the
     # kernel permits this mount only if a /proc is already visible.
@@ -188,6 +188,18 @@ def remove(place: str) -> None:
     import shutil
 
     shutil.rmtree(place, ignore_errors=True)
+
+
+def show_device(name: str, target: str) -> None:
+    """Mount a device of the host: its data pass, and its times and modes stay."""
+    open(target, "w").close()
+    kernel.bind_read_only(f"/dev/{name}", target)
+    try:
+        os.close(os.open(target, os.O_WRONLY | os.O_NOCTTY))
+    except OSError as error:
+        if error.errno == errno.EROFS:  # not Linux itself, which writes to it all the same
+            kernel.umount(target)
+            kernel.mount(f"/dev/{name}", target, None, kernel.MS_BIND)
 
 
 def _show(path: str, root: str) -> None:
