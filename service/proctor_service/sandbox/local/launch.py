@@ -112,8 +112,7 @@ def make_plan(
 ) -> LocalPlan:
     """Inspect the machine and return the plan for a part of the machine, by default the whole.
 
-    Raises StartError when the sandboxes' interpreter is missing, and for paths that sandboxes
-    cannot see.
+    Raises StartError without an interpreter, and for paths that hide files of sandboxes.
     """
     share = share or Share()
     check_settings(settings, environments)
