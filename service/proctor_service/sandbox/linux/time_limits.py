@@ -85,6 +85,7 @@ class TimeLimits:
         )
         self._before = (0.0, 0.0, 0.0, 0.0)  # used by earlier tests
         self._begins = False
+        self._away = 0.0  # at the last sample
 
     def of_preparation(self) -> TimeLimits:
         """Return the limits of the work before a program with these limits."""
@@ -103,10 +104,14 @@ class TimeLimits:
         `unseen`: time which cannot be attributed. `away`: idle time in which the service was stopped.
         If this time decides, the ending is `unknown`.
         """
+        (one_cpu, one_wall), (all_cpu, all_wall) = self._one, self._all
+        # A test that began since may have begun before or after the stop.
+        since_test = idle + away - self._before[1] - self._before[3]
+        is_unknown = away > self._away and since_test > one_wall
+        self._away = away
         if self._begins:
             self._before, self._begins = (cpu, idle, unseen, away), False
         _, before_idle, before_unseen, before_away = self._before
-        (one_cpu, one_wall), (all_cpu, all_wall) = self._one, self._all
         if (
             self.is_over(cpu)
             or unseen - before_unseen > UNSEEN_TIMES * (one_cpu + one_wall)
@@ -115,9 +120,8 @@ class TimeLimits:
             return "cpu_limit"
         if idle - before_idle > one_wall or idle > all_wall:
             return "wall_limit"
-        if idle + away - before_idle - before_away > one_wall or idle + away > all_wall:
-            return "unknown"
-        return None
+        since_test = idle + away - before_idle - before_away
+        return "unknown" if is_unknown or since_test > one_wall or idle + away > all_wall else None
 
     def is_over(self, cpu: float) -> bool:
         """Tell whether this CPU time so far is above a limit, for example at the program's end."""

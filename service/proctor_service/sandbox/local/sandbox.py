@@ -178,7 +178,7 @@ class LocalSandbox(Channel):
 
     def _on_first_line(self, line: bytes) -> None:
         """Begin the program if the line says so; no other line can, for it may be the program's own."""
-        self.on_line = self._hear
+        self.on_line, self._hear = self._hear, None
         start = began(line)
         if start is not None and self._program_limits is not None and self._failure is None:
             self._cpu_before, at = start
@@ -187,8 +187,8 @@ class LocalSandbox(Channel):
             self._time, self._program_limits = self._program_limits, None
             self.idle_seconds = self._unseen_seconds = self._seen_cpu_seconds = 0.0
             self._away_seconds = 0.0
-        if self._hear is not None:
-            self._hear(line)
+        if self.on_line is not None:
+            self.on_line(line)
 
     def begin_test(self) -> None:
         """See `Sandbox.begin_test`."""
@@ -458,6 +458,7 @@ class LocalSandbox(Channel):
         """Close every descriptor; idempotent."""
         if self._pidfd >= 0:
             super().close()
+            self._hear = None  # it refers to the sandbox, too
             for stream in self._streams:
                 stream.close()
             os.close(self._pidfd)
