@@ -114,8 +114,8 @@ class NetworkSockets:
         self._lock = threading.Lock()
         self._closed = False
 
-    def memory(self) -> SocketMemory:
-        """Return the sums over all sockets; 0 after `close`, or if the kernel lists none."""
+    def memory(self) -> SocketMemory | None:
+        """Return the sums over all sockets; None after `close`, or if the kernel lists none."""
         try:
             with self._lock:
                 found = [
@@ -124,7 +124,7 @@ class NetworkSockets:
                     for protocol in (socket.IPPROTO_TCP, socket.IPPROTO_UDP)
                 ]
         except OSError:
-            return SocketMemory()
+            return None
         finally:
             if self._closed:
                 self.close()

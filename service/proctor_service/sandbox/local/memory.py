@@ -24,6 +24,7 @@ from proctor_service.sandbox.linux.procfs import memory_directory, pieces, read
 from proctor_service.sandbox.linux.socket_memory import (
     MachineMemory,
     NetworkSockets,
+    SocketMemory,
     sent_bytes,
 )
 from proctor_service.sandbox.local.cgroups import Group
@@ -74,6 +75,9 @@ class SocketLimit:
         `pid`: a process of the sandbox.
         """
         found = self.sockets.memory()
+        if found is None:
+            sockets = max(0, _sockets(pid) - _FEW_SOCKETS)
+            found = SocketMemory(min(sockets * _SOCKET_BYTES, machine.sockets))
         shared = min(found.most_held, self._grown_bytes(machine), sent_bytes(pid))
         beside = max(found.unaccepted if self.group else 0, shared)
         return self._held_bytes() + beside > self.limit_bytes
