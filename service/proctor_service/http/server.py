@@ -129,11 +129,14 @@ class Server(uvicorn.Server):
         await asyncio.sleep(LAST_REQUESTS_SECONDS)
         for server in self.servers:
             server.close()
-        for connection in list(self.server_state.connections):
-            connection.shutdown()
         now = asyncio.get_running_loop().time
         end = max(self._drain_ends_at, now() + LEAST_SECONDS)
-        while self._is_answering() and now() < end and not self.force_exit:  # noqa: ASYNC110  uvicorn has no event
+        while not self.force_exit:
+            for connection in self._connections():  # also one that was accepted last
+                if not connection.lingers:
+                    connection.shutdown()
+            if not self._is_answering() or now() >= end:
+                break
             await asyncio.sleep(LOOK_SECONDS)
         if self._is_answering() and not self.force_exit:
             count = len(self.server_state.tasks)
