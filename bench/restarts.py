@@ -42,7 +42,9 @@ def main() -> None:
     print(f"lost                  {sum(score.lost for score in result.scores)}")
     print(f"not once in journal   {result.unrecorded}")
     for name in ("errors", "failed_calls"):
-        counts = sum((getattr(score, name) for score in result.scores), Counter())
+        counts: Counter[str] = Counter()
+        for score in result.scores:
+            counts += getattr(score, name)
         print(f"{name:22}{dict(counts)}")
     sys.exit(1 if result.noticed else 0)
 

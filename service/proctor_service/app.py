@@ -15,7 +15,6 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fastapi import FastAPI
@@ -262,9 +261,7 @@ def _parts(
     running: set[RequestTask[Any]] = set()
     bounds = Bounds(live=settings.stateful_count(), shares=shares)
     fleet = sources.fleet
-    recall = None
-    if observers.hears(Observer.item_recalled):
-        recall = partial(observers.notify, Observer.item_recalled)
+    recall = observers.recalled if observers.hears(Observer.item_recalled) else None
     registry = Registry(backend, queue, bounds, metrics.executed, fleet.id_prefix)
     # An evaluation may hold several sandboxes; it leaves its core when all of them do.
     backend.when_asleep(

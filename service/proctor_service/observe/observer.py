@@ -122,6 +122,10 @@ class Observers:
             except Exception:
                 log.exception("an observer failed", extra={"event": event.__name__})
 
+    def recalled(self, item: Item, outcome: Outcome) -> None:
+        """Tell each observer of an outcome that another replica has reached."""
+        self.notify(Observer.item_recalled, item, outcome)
+
     def leased(self, sandbox_id: str, begun_ns: int, ended_ns: int, reason: str) -> None:
         """Tell each observer of a lease."""
         self.notify(Observer.leased, sandbox_id, begun_ns, ended_ns, reason)

@@ -14,9 +14,9 @@ from pathlib import Path
 import httpx
 import pytest
 from harness import exec_request
+from journal_recorder import WRITING, Under, numbered, recording
 from journals import Evaluated
 from service_process import ServiceProcess, processes_of
-from test_journal_recorder import WRITING, Under, numbered, recording
 from waits import WAIT_SECONDS
 
 from proctor_service.features.journal import leftover as leftover_module
