@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from proctor_service.sandbox.interface import Ending, Usage
-from proctor_service.sandbox.linux.channel import Evidence, ended_by, outside_cause
+from proctor_service.sandbox.linux.channel import (
+    SHORT_OF_OBJECTS,
+    Evidence,
+    ended_by,
+    outside_cause,
+)
 
 KILLED = 9
 
@@ -27,3 +32,23 @@ def test_a_limit_that_a_program_reached_is_its_own_failure(
     ended = ended_by(evidence, stdout=b"", stderr=b"", truncated=False, usage=Usage())
     assert outside_cause(evidence) is None
     assert (ended.ending, bool(ended.doubt)) == (ending, is_doubted)
+
+
+@pytest.mark.parametrize(
+    ("status", "stopped_for", "cause", "is_doubted"),
+    [
+        (0, None, None, True),  # what it printed may be wrong by it
+        (1 << 8, None, SHORT_OF_OBJECTS, True),
+        (KILLED, "wall_limit", SHORT_OF_OBJECTS, True),
+        (KILLED, "cpu_limit", SHORT_OF_OBJECTS, True),
+        (KILLED, "memory_limit", None, False),
+        (KILLED, "output_limit", None, False),
+    ],
+)
+def test_in_a_shortage_of_kernel_objects_a_failure_has_no_verdict(
+    status: int, stopped_for: Ending | None, cause: str | None, is_doubted: bool
+) -> None:
+    evidence = Evidence(status, stopped_for, 0, False, in_shortage=True)
+    ended = ended_by(evidence, stdout=b"", stderr=b"", truncated=False, usage=Usage())
+    assert outside_cause(evidence) == cause
+    assert bool(ended.doubt) == is_doubted

@@ -98,13 +98,15 @@ def started_service(
     *,
     ordinary: bool,
     users: int,
+    subordinate: bool = False,
     open_files: int | None = None,
     state: Path | None = None,
     environments: Path | None = None,
 ) -> Iterator[Started]:
     """Runs one until the block ends. `ordinary`: as a user without any privilege.
 
-    `users`: the first of its user ids, from `reserved_users`.
+    `subordinate`: this user has ids for the users of its sandboxes. `users`: the first of its user
+    ids, from `reserved_users`.
     `open_files`: how many it may have open, if not as many as the tests. `state`: a directory that
     it gets as its user's state folder, with its journal; without one it keeps none. `environments`: file
     of its environments; it builds them beside the file first.
@@ -123,7 +125,12 @@ def started_service(
     if open_files is not None:
         command = [sys.executable, "-c", _LIMITED, str(open_files), *command]
     if ordinary and os.geteuid() == 0:
-        command = [sys.executable, ordinary_user.__file__, str(users), *command]
+        user = str(users)
+        if subordinate:
+            first = users * ordinary_user.SUBORDINATE_IDS // USERS
+            uids = range(first, first + ordinary_user.SUBORDINATE_IDS)
+            user = f"{users}:{first}"
+        command = [sys.executable, ordinary_user.__file__, user, *command]
     elif os.geteuid() != 0:
         uids = range(os.getuid(), os.getuid() + 1)
     others = frozenset(_processes_of(uids))
