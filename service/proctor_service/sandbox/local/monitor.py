@@ -79,7 +79,10 @@ class Monitored(Protocol):
 
     @property
     def exchanges(self) -> int:
-        """Number of transfers so far in which the program may have waited for the service."""
+        """Number of transfers so far in which the program may have waited for the service.
+
+        Read from any thread.
+        """
 
     @property
     def is_counted(self) -> bool:

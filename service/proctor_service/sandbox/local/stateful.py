@@ -73,7 +73,9 @@ class LocalStatefulSandbox(FileOperations):
         self._flood_bytes = sandbox.launch.flood_bytes
         self._numbers = itertools.count(1)
         self._running: dict[int, CommandExecution] = {}
-        self._past_exchanges = 0  # of commands that have ended
+        # Exchanges of ended commands, and the running commands. A thread reads both, so each change is
+        # a new tuple.
+        self._counted: tuple[int, tuple[CommandExecution, ...]] = 0, ()
         self._listener: asyncio.Task[None] | None = None
         self._commands = 0
         self._has_run_programs = False
@@ -224,11 +226,13 @@ class LocalStatefulSandbox(FileOperations):
             self._background_base = None
             self._monitor.add(self)
         self._running[execution.number] = execution
+        self._counted = self._counted[0], tuple(self._running.values())
 
     def _finish(self, execution: CommandExecution) -> None:
         if self._running.pop(execution.number, None) is None:
             return
-        self._past_exchanges += execution.exchanges
+        past = self._counted[0] + execution.exchanges
+        self._counted = past, tuple(self._running.values())
         execution.close()
         self._sandbox.send(json.dumps(["settled", execution.number]).encode() + b"\n")
         if not self._running:
@@ -338,8 +342,8 @@ class LocalStatefulSandbox(FileOperations):
     @property
     def exchanges(self) -> int:
         """Number of transfers so far in which a command may have waited for the service."""
-        of_running = sum(execution.exchanges for execution in self._running.values())
-        return self._past_exchanges + of_running
+        past, running = self._counted
+        return past + sum(execution.exchanges for execution in running)
 
     @property
     def is_counted(self) -> bool:
