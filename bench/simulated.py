@@ -94,7 +94,7 @@ class NoSandboxes:
         """Ended at once."""
 
     def lease(
-        self, limits: Limits, environment: str = DEFAULT
+        self, limits: Limits, environment: str = DEFAULT, hash_seed: int = 0
     ) -> AbstractAsyncContextManager[Sandbox]:
         """Raise RuntimeError: there are none."""
         raise RuntimeError("sandboxes are simulated")

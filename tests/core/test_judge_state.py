@@ -63,7 +63,7 @@ class Says:
         self.limits: list[Limits] = []
 
     def lease(
-        self, limits: Limits, environment: str = DEFAULT
+        self, limits: Limits, environment: str = DEFAULT, hash_seed: int = 0
     ) -> AbstractAsyncContextManager[Sandbox]:
         self.limits.append(limits)
         return self._lease()

@@ -171,7 +171,9 @@ class OneSandbox(NoBackend):
         self.has_one = has_one
 
     @asynccontextmanager
-    async def lease(self, limits: Limits, environment: str = DEFAULT) -> AsyncIterator[Sandbox]:
+    async def lease(
+        self, limits: Limits, environment: str = DEFAULT, hash_seed: int = 0
+    ) -> AsyncIterator[Sandbox]:
         if not self.has_one:
             raise SandboxUnavailable("none")
 

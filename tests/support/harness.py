@@ -57,7 +57,7 @@ class NoBackend:
         self.opened = True
 
     def lease(
-        self, limits: Limits, environment: str = DEFAULT
+        self, limits: Limits, environment: str = DEFAULT, hash_seed: int = 0
     ) -> AbstractAsyncContextManager[Sandbox]:
         """A scripted judge leases nothing."""
         raise AssertionError("a scripted judge leases no sandbox")

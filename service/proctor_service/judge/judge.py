@@ -8,6 +8,7 @@ from proctor_client.wire import CommandGrader
 from proctor_service.codec.limits import MAX_LINE_BYTES, ValueTooLarge
 from proctor_service.errors import InvalidTask, JudgeFailed
 from proctor_service.judge.control.second_run import controlled
+from proctor_service.judge.hash_seeds import SeededSandboxes, hash_seed_of
 from proctor_service.judge.rest import with_rest
 from proctor_service.judge.run import JobTooLong, Unfit
 from proctor_service.judge.submission import (
@@ -32,6 +33,7 @@ class Judge:
     async def __call__(self, submission: Submission, backend: Sandboxes) -> Judgement:
         """Return the judgement. Raises a `Failure` when a verdict is impossible."""
         _check_language(submission, backend)
+        backend = SeededSandboxes(backend, hash_seed_of(submission.grader))
         if submission.source.startswith(_BYTE_ORDER_MARK):
             # Python accepts a byte order mark in files but rejects one in text.
             submission = replace(submission, source=submission.source[1:])

@@ -20,6 +20,7 @@ from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.outcomes import Item, Outcome, Trajectory, TrajectoryPlan
 from proctor_service.sandbox.interface import (
     DEFAULT,
+    HASH_SEEDS,
     Limits,
     Sandbox,
     Sandboxes,
@@ -152,11 +153,13 @@ class ObservedSandboxes:
         return self._sandboxes.traits
 
     @asynccontextmanager
-    async def lease(self, limits: Limits, environment: str = DEFAULT) -> AsyncIterator[Sandbox]:
+    async def lease(
+        self, limits: Limits, environment: str = DEFAULT, hash_seed: int = HASH_SEEDS[0]
+    ) -> AsyncIterator[Sandbox]:
         """Lease a sandbox."""
         begun, sandbox_id, reason = time.time_ns(), "", ""
         try:
-            async with self._sandboxes.lease(limits, environment) as sandbox:
+            async with self._sandboxes.lease(limits, environment, hash_seed) as sandbox:
                 sandbox_id = sandbox.id
                 yield sandbox
         except BaseException as error:

@@ -24,6 +24,12 @@ THREADS = {
 
 A preloaded library must not start threads at all, as a fork has none of them.
 """
+HASH_SEED = "PYTHONHASHSEED"
+HASH_SEEDS = (1, 2, 3, 4)
+"""Seeds of Python's str hashes, and so of the order of sets: a task has one of them, on each replica.
+
+Python fixes the seed at its start, so each seed takes a warm interpreter, and slots, of its own.
+"""
 GUEST = ("guest/**/*.py", "codec/*.py")
 
 
@@ -51,7 +57,8 @@ def files(patterns: Iterable[str], service: Path = SERVICE) -> dict[str, Path | 
 def environment(path: str) -> dict[str, str]:
     """Return the environment variables of a sandbox, independent of the service's own.
 
-    The hash seed is fixed, so the order of a set, and therefore a verdict, is the same every time.
+    The hash seed is fixed, so the order of a set, and therefore a verdict, is the same every time. A
+    submission's sandbox has the seed of its task in its place.
     """
     return {
         "PATH": path,
@@ -61,7 +68,7 @@ def environment(path: str) -> dict[str, str]:
         "TMPDIR": "/tmp",
         "LANG": "C.UTF-8",
         "LC_ALL": "C.UTF-8",
-        "PYTHONHASHSEED": "0",
+        HASH_SEED: str(HASH_SEEDS[0]),
         "PYTHONDONTWRITEBYTECODE": "1",
         "TZ": "UTC",
         **THREADS,

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -25,6 +25,7 @@ _log = logging.getLogger(__name__)
 _Contents = tuple[int, int, frozenset[str]]
 """Inode, time of the last change in ns, and the names in a folder."""
 
+K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 
@@ -93,30 +94,30 @@ def default_python(settings: Settings) -> Path:
     return settings.sandbox_python or Path(getattr(sys, "_base_executable", sys.executable))
 
 
-class Starts(Generic[T]):
-    """Starts an environment once for all waiting callers.
+class Starts(Generic[K, T]):
+    """Starts the sandboxes of a name, such as an environment, once for all waiting callers.
 
-    `start` starts an environment. `failed` is called with the name and the error after a failed
+    `start` starts those of a name. `failed` is called with the name and the error after a failed
     start.
     """
 
     def __init__(
         self,
-        start: Callable[[str], Coroutine[Any, Any, T]],
-        failed: Callable[[str, BaseException], None] = lambda environment, error: None,
+        start: Callable[[K], Coroutine[Any, Any, T]],
+        failed: Callable[[K, BaseException], None] = lambda name, error: None,
     ) -> None:
         self._start = start
         self._failed = failed
-        self._tasks: dict[str, asyncio.Task[T]] = {}
+        self._tasks: dict[K, asyncio.Task[T]] = {}
 
-    async def started(self, environment: str) -> T:
-        """Wait for an environment. Raises as `start` does, and SandboxUnavailable after
+    async def started(self, name: K) -> T:
+        """Wait for the start of a name. Raises as `start` does, and SandboxUnavailable after
         `cancel`."""
-        task = self._tasks.get(environment)
+        task = self._tasks.get(name)
         if task is None:
-            task = asyncio.get_running_loop().create_task(self._start(environment))
-            self._tasks[environment] = task
-            task.add_done_callback(lambda ended: self._note(environment, ended))
+            task = asyncio.get_running_loop().create_task(self._start(name))
+            self._tasks[name] = task
+            task.add_done_callback(lambda ended: self._note(name, ended))
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -134,12 +135,12 @@ class Starts(Generic[T]):
         """Wait for the end of the starts."""
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
-    def _note(self, environment: str, task: asyncio.Task[T]) -> None:
-        del self._tasks[environment]
+    def _note(self, name: K, task: asyncio.Task[T]) -> None:
+        del self._tasks[name]
         failure = None if task.cancelled() else task.exception()  # all callers may have left
         if failure is not None:
-            self._failed(environment, failure)
-            extra = {"environment": environment, "why": str(failure)}
+            self._failed(name, failure)
+            extra = {"environment": name, "why": str(failure)}
             _log.warning("an environment did not start", extra=extra)
 
 

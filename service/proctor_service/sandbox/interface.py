@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, TypeAlias
 
+from proctor_service.sandbox.code_bundle import HASH_SEEDS as HASH_SEEDS
 from proctor_service.sandbox.environments import Environments
 from proctor_service.sandbox.linux.time_limits import TESTS as TESTS
 from proctor_service.settings import Settings, Share
@@ -156,7 +157,8 @@ class Traits:
     access. The local backend never allows network access, since the only route would lead to the
     service itself. `tools`: directories inside a sandbox with packages missing from some Python
     environments (pytest). `missing_languages`: by environment, the languages that its image was
-    found to lack; known once the environment is in use.
+    found to lack; known once the environment is in use. `judged_with`: what verdicts depend on here,
+    texts by part and name, for the replica's fingerprint.
     """
 
     name: str
@@ -165,6 +167,7 @@ class Traits:
     allows_network: bool = False
     tools: tuple[str, ...] = ()
     missing_languages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    judged_with: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,11 +306,11 @@ class Sandboxes(Protocol):
         """Properties of the backend, known after `Backend.start`."""
 
     def lease(
-        self, limits: Limits, environment: str = DEFAULT
+        self, limits: Limits, environment: str = DEFAULT, hash_seed: int = HASH_SEEDS[0]
     ) -> AbstractAsyncContextManager[Sandbox]:
         """Lease a fresh sandbox; leaving the context removes the sandbox and all its processes.
 
-        Raises SandboxUnavailable when none is available.
+        `hash_seed`: of its Python, one of HASH_SEEDS. Raises SandboxUnavailable when none is available.
         """
 
     def open(

@@ -36,6 +36,7 @@ from proctor_service.features.aviato.quota import Quota
 from proctor_service.sandbox.environments import Starts
 from proctor_service.sandbox.interface import (
     DEFAULT,
+    HASH_SEEDS,
     Asleep,
     Limits,
     MachineCheck,
@@ -165,10 +166,12 @@ class AviatoBackend:
     # ------------------------------------------------------------ leases
 
     @contextlib.asynccontextmanager
-    async def lease(self, limits: Limits, environment: str = DEFAULT) -> AsyncIterator[Sandbox]:
+    async def lease(
+        self, limits: Limits, environment: str = DEFAULT, hash_seed: int = HASH_SEEDS[0]
+    ) -> AsyncIterator[Sandbox]:
         """Lease a fresh sandbox; see `Backend.lease`."""
         source = self._sources.get(environment) or await self._started(environment)
-        async with source.lease(limits) as sandbox:
+        async with source.lease(limits, hash_seed) as sandbox:
             yield sandbox
 
     @contextlib.asynccontextmanager

@@ -79,9 +79,10 @@ class Image:
         """Files for a new sandbox: path to content."""
         return {self.place: self.code, **({self.tools_place: self.tools} if self.tools else {})}
 
-    def command(self, python: str, uid: int, fresh: bool) -> list[str]:
-        """Return the argv of a supervisor."""
-        variables = [f"{name}={value}" for name, value in self.environment.items()]
+    def command(self, python: str, uid: int, fresh: bool, hash_seed: int) -> list[str]:
+        """Return the argv of a supervisor, which the program's process is a fork of."""
+        environment = {**self.environment, code_bundle.HASH_SEED: str(hash_seed)}
+        variables = [f"{name}={value}" for name, value in environment.items()]
         how = "fresh" if fresh else "kept"
         words = [*variables, python, "-P", "-s", "-S", "-c", _BOOT, how, str(uid), self.place]
         if not self.secrets:

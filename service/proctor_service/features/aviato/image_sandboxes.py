@@ -25,6 +25,7 @@ from proctor_service.features.aviato.quota import Quota
 from proctor_service.features.aviato.sandbox import AviatoSandbox
 from proctor_service.features.aviato.stateful import AviatoStatefulSandbox
 from proctor_service.sandbox.interface import (
+    HASH_SEEDS,
     Limits,
     MachineCheck,
     Sandbox,
@@ -128,6 +129,7 @@ class ImageSandboxes(Users):
             languages=("python", *image.languages),
             allows_network=True,
             tools=(image.tools_place,),
+            judged_with=_judged_with(self._plan, image),
         )
 
     def start_filling(self) -> None:
@@ -161,10 +163,10 @@ class ImageSandboxes(Users):
     # ------------------------------------------------------------ leases
 
     @contextlib.asynccontextmanager
-    async def lease(self, limits: Limits) -> AsyncIterator[Sandbox]:
+    async def lease(self, limits: Limits, hash_seed: int = HASH_SEEDS[0]) -> AsyncIterator[Sandbox]:
         """Lease a fresh sandbox; see `Backend.lease`."""
         with self.in_use():
-            remote, execution = await self._fresh(limits)
+            remote, execution = await self._fresh(limits, hash_seed)
             try:
                 yield AviatoSandbox(f"sb_{remote.id}", execution, self._plan.flood_bytes)
             finally:
@@ -206,7 +208,7 @@ class ImageSandboxes(Users):
                     watch.cancel()
                     sandbox.kill()
 
-    async def _fresh(self, limits: Limits) -> tuple[Remote, RemoteExecution]:
+    async def _fresh(self, limits: Limits, hash_seed: int) -> tuple[Remote, RemoteExecution]:
         """Return a sandbox and its supervisor, whose first answer is the health check.
 
         Raises SandboxUnavailable.
@@ -217,7 +219,8 @@ class ImageSandboxes(Users):
         for _ in range(_TRIES):
             remote = await pool.lease(self._plan.shape(limits))
             try:
-                return remote, await self._supervisor(remote, self._next_user(), True, seconds)
+                uid = self._next_user()
+                return remote, await self._supervisor(remote, uid, True, seconds, hash_seed)
             except SandboxUnavailable as error:
                 failure = error
                 _log.warning("a sandbox was not fit for use", extra={"why": error.message})
@@ -239,7 +242,12 @@ class ImageSandboxes(Users):
             await execution.close(_SETTLE_SECONDS)
 
     async def _supervisor(
-        self, remote: Remote, uid: int, fresh: bool, seconds: float
+        self,
+        remote: Remote,
+        uid: int,
+        fresh: bool,
+        seconds: float,
+        hash_seed: int = HASH_SEEDS[0],
     ) -> RemoteExecution:
         """Return a supervisor after its first answer; retries while the gateway is unavailable.
 
@@ -250,7 +258,7 @@ class ImageSandboxes(Users):
         while True:
             try:
                 execution, protections = await self._start_supervisor(
-                    remote, image, uid, fresh, seconds
+                    remote, image.command(self._plan.python, uid, fresh, hash_seed), seconds
                 )
                 break
             except SandboxUnavailable as failure:
@@ -267,9 +275,8 @@ class ImageSandboxes(Users):
         return execution
 
     async def _start_supervisor(
-        self, remote: Remote, image: Image, uid: int, fresh: bool, seconds: float
+        self, remote: Remote, command: list[str], seconds: float
     ) -> tuple[RemoteExecution, Protections]:
-        command = image.command(self._plan.python, uid, fresh)
         # The call's timeout starts before the isolation is set up, which may take a while.
         process = remote.exec(command, seconds + self._plan.start_seconds)
         execution = RemoteExecution(process, self._events.failed)
@@ -325,8 +332,9 @@ class ImageSandboxes(Users):
             bundle.understand, answer.stdout_bytes, plan.languages, plan.variables, secrets
         )
         await _install_runtime(remote, image)
+        supervisor = image.command(plan.python, plan.first_uid, True, HASH_SEEDS[0])
         execution, protections = await self._start_supervisor(
-            remote, image, plan.first_uid, True, plan.start_seconds
+            remote, supervisor, plan.start_seconds
         )
         await execution.close()
         if not protections.own_user and not plan.allow_degraded:
@@ -347,3 +355,18 @@ class ImageSandboxes(Users):
 async def _install_runtime(remote: Remote, image: Image) -> None:
     for path, data in image.files.items():
         await remote.write_file(path, data)
+
+
+def _judged_with(plan: AviatoPlan, image: Image) -> dict[str, dict[str, str]]:
+    """Return what verdicts depend on in these sandboxes, for the fingerprint of a replica.
+
+    A tag of the image may lead to another image later; a digest in PROCTOR_AVIATO_IMAGE does not.
+    """
+    options = plan.options.model_dump(mode="json")
+    return {
+        "interpreter": {"version": ".".join(map(str, image.version))},
+        "image": {"reference": plan.image, "architecture": image.machine, "cpu": plan.cpu}
+        | {name: str(value) for name, value in options.items()}
+        | {"reuse": str(plan.reuse)},
+        "languages": {name: repr(plan.languages.get(name)) for name in image.languages},
+    }

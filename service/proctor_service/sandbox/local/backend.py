@@ -1,11 +1,11 @@
 """Local backend: fresh sandboxes on this machine, each a fork of a warm interpreter.
 
-The backend has a pool of slots for each environment in use. `lease` takes the sandbox of a slot.
-After the lease the kernel removes the sandbox, and the slot forks the next. The pool of the default
-environment is always there; another starts with its first lease, and ends when it was idle for long.
-All pools share cgroups, user ids and the number of slots. A periodic sweep samples all sandboxes
-except very young sandboxes: CPU time, idle time, sleeping sandboxes, and long runners, beside which
-other programs may begin; it also shares the cores by job.
+The backend has a pool of slots for each environment and hash seed in use. `lease` takes the sandbox of
+a slot. After the lease the kernel removes the sandbox, and the slot forks the next. The pool of the
+default environment with the first seed is always there; another starts with its first lease, and ends
+when it was idle for long. All pools share cgroups, user ids and the number of slots. A periodic sweep
+samples all sandboxes except very young sandboxes: CPU time, idle time, sleeping sandboxes, and long
+runners, beside which other programs may begin; it also shares the cores by job.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from proctor_service.errors import SandboxLost, SandboxUnavailable, StartError
 from proctor_service.sandbox.environments import Starts, WatchedFolders, watched
 from proctor_service.sandbox.interface import (
     CHARGE,
+    HASH_SEEDS,
     PAYER,
     Asleep,
     Limits,
@@ -30,7 +31,7 @@ from proctor_service.sandbox.interface import (
     StatefulSandbox,
 )
 from proctor_service.sandbox.linux.channel import SHORT_OF_OBJECTS, Poller
-from proctor_service.sandbox.local.bundle import Launch
+from proctor_service.sandbox.local.bundle import Launch, with_hash_seed
 from proctor_service.sandbox.local.cgroups import Group, Groups
 from proctor_service.sandbox.local.holdings import Candidate, holders, user_limits, watches_exceed
 from proctor_service.sandbox.local.image import COMPILING, with_python
@@ -49,6 +50,9 @@ _SWEEP_SECONDS = 0.05
 _SWEEPS_PER_SECOND = 20
 _WARM_SLOTS = 2  # of an environment: one is forked again while the other serves
 
+PoolName = tuple[str, int]
+"""Environment and hash seed of a pool."""
+
 
 class LocalBackend:
     """Implements `sandbox.interface.Backend`.
@@ -65,8 +69,10 @@ class LocalBackend:
         self._shortages = Shortages()
         self._short = 0
         self._search: asyncio.Task[None] | None = None
-        self._default = self._pool_of(plan.launch, plan.warm_slots)
-        self._pools: dict[str, SlotPool] = {DEFAULT: self._default}
+        self._default = self._pool_of(
+            with_hash_seed(plan.launch, HASH_SEEDS[0]), self._warm_slots()
+        )
+        self._pools: dict[PoolName, SlotPool] = {(DEFAULT, HASH_SEEDS[0]): self._default}
         self._starts = Starts(self._start)
         self._ending: set[asyncio.Task[None]] = set()
         self._stateful_sandboxes: dict[Slot, LocalStatefulSandbox] = {}
@@ -98,9 +104,11 @@ class LocalBackend:
         self._sweeper = asyncio.create_task(self._sweep())
 
     @contextlib.asynccontextmanager
-    async def lease(self, limits: Limits, environment: str = DEFAULT) -> AsyncIterator[Sandbox]:
+    async def lease(
+        self, limits: Limits, environment: str = DEFAULT, hash_seed: int = HASH_SEEDS[0]
+    ) -> AsyncIterator[Sandbox]:
         """Lease a fresh sandbox; see `Backend.lease`."""
-        async with self._borrow(environment, limits) as (_, _, sandbox):
+        async with self._borrow((environment, hash_seed), limits) as (_, _, sandbox):
             sandbox.absence = self._monitor.absence
             sandbox.charge = CHARGE.get()
             self._monitor.add(sandbox)
@@ -114,7 +122,11 @@ class LocalBackend:
         self, limits: Limits, environment: str = DEFAULT, tags: Sequence[str] = ()
     ) -> AsyncIterator[StatefulSandbox]:
         """Lease a stateful sandbox; see `Backend.open`. Local sandboxes ignore tags."""
-        async with self._borrow(environment, limits, is_session=True) as (pool, slot, sandbox):
+        async with self._borrow((environment, HASH_SEEDS[0]), limits, is_session=True) as (
+            pool,
+            slot,
+            sandbox,
+        ):
             stateful = LocalStatefulSandbox(sandbox, limits, self._monitor)
             self._stateful_sandboxes[slot] = stateful
             pool.hold(slot)
@@ -128,15 +140,15 @@ class LocalBackend:
 
     @contextlib.asynccontextmanager
     async def _borrow(
-        self, environment: str, limits: Limits, *, is_session: bool = False
+        self, name: PoolName, limits: Limits, *, is_session: bool = False
     ) -> AsyncIterator[tuple[SlotPool, Slot, LocalSandbox]]:
-        pool = self._pools.get(environment) or await self._started(environment)
+        pool = self._pools.get(name) or await self._started(name)
         async with pool.borrow(limits, is_session=is_session) as (slot, sandbox):
             sandbox.owner = PAYER.get()
             yield pool, slot, sandbox
         if pool.watched is not None and not await asyncio.to_thread(pool.watched.are_whole):
-            self._drop(environment, pool)
-            raise SandboxLost(f"environment {environment}: files are gone; build it again")
+            self._drop(name, pool)
+            raise SandboxLost(f"environment {name[0]}: files are gone; build it again")
 
     async def close(self) -> None:
         """Close every slot and wait until its processes are gone."""
@@ -166,7 +178,7 @@ class LocalBackend:
 
     def environments(self) -> tuple[str, ...]:
         """Return the environments that have a pool at the moment."""
-        return tuple(self._pools)
+        return tuple(dict.fromkeys(environment for environment, _ in self._pools))
 
     def forkserver_of(self, sandbox: Sandbox) -> int:
         """Return the PID of a leased sandbox's fork server, for fault injection.
@@ -189,7 +201,7 @@ class LocalBackend:
 
     def zygote(self, environment: str = DEFAULT) -> int:
         """Return the PID of an environment's zygote, for fault injection."""
-        return self._pools[environment].zygote
+        return self._pools[environment, HASH_SEEDS[0]].zygote
 
     # ------------------------------------------------------------ pools
 
@@ -217,29 +229,41 @@ class LocalBackend:
     def _idlest(self) -> list[SlotPool]:
         return sorted(self._pools.values(), key=lambda pool: pool.last_used_at)
 
-    async def _started(self, environment: str) -> SlotPool:
-        """Start the pool of an environment, once for all who wait. Raises SandboxUnavailable."""
+    async def _started(self, name: PoolName) -> SlotPool:
+        """Start a pool, once for all who wait. Raises SandboxUnavailable."""
         if self._closing:
             raise SandboxUnavailable("the service is stopping")
         try:
-            return await self._starts.started(environment)
+            return await self._starts.started(name)
         except StartError as error:
-            raise SandboxUnavailable(f"environment {environment}: {error}") from None
+            raise SandboxUnavailable(f"environment {name[0]}: {error}") from None
 
-    async def _start(self, environment: str) -> SlotPool:
-        """Start the pool of an environment. Raises StartError."""
-        warm_slots = min(_WARM_SLOTS, self._plan.warm_slots)
+    async def _start(self, name: PoolName) -> SlotPool:
+        """Start the pool of an environment with a hash seed. Raises StartError."""
+        environment, hash_seed = name
+        warm_slots = self._warm_slots() if environment == DEFAULT else _WARM_SLOTS
         launch = await asyncio.to_thread(self._launch_in, environment)
+        launch = with_hash_seed(launch, hash_seed)
         if launch.image_python:
             launch = await self._with_python(self._pool_of(launch, 1), launch)
-        pool = self._pool_of(launch, warm_slots)
+        pool = self._pool_of(launch, min(warm_slots, self._plan.warm_slots))
         pool.watched = self._watched.get(environment)
-        await pool.open()
-        self._pools[environment] = pool
+        await pool.open(1)
+        self._pools[name] = pool
         return pool
+
+    def _warm_slots(self) -> int:
+        """Return the slots that each pool of the default environment keeps.
+
+        The submissions of one task may take all slots at once, so each has as many, if there is room.
+        """
+        room = 3 * self._plan.max_slots // 4 // len(HASH_SEEDS)
+        return min(self._plan.warm_slots, max(_WARM_SLOTS, room))
 
     def _launch_in(self, environment: str) -> Launch:
         """Return the launch of an environment whose files are there; blocks. Raises StartError."""
+        if environment == DEFAULT:
+            return self._plan.launch
         if environment in self._watched:
             self._watched[environment] = self._watched[environment].renewed()
         return self._plan.launch_in(environment)
@@ -305,14 +329,14 @@ class LocalBackend:
 
     def _drop_idle(self) -> None:
         """End the pools, beside the default one, that nobody has used for long."""
-        for environment, pool in list(self._pools.items()):
+        for name, pool in list(self._pools.items()):
             if pool is not self._default and pool.is_idle(self._plan.idle_seconds):
-                self._drop(environment, pool)
+                self._drop(name, pool)
 
-    def _drop(self, environment: str, pool: SlotPool) -> None:
+    def _drop(self, name: PoolName, pool: SlotPool) -> None:
         """End a pool, unless somebody else has done so."""
-        if self._pools.get(environment) is pool:
-            del self._pools[environment]
+        if self._pools.get(name) is pool:
+            del self._pools[name]
             task = asyncio.get_running_loop().create_task(pool.close())
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)

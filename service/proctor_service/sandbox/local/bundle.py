@@ -19,10 +19,11 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proctor_service.errors import StartError
 from proctor_service.sandbox import code_bundle
+from proctor_service.sandbox.code_bundle import HASH_SEED
 from proctor_service.sandbox.local.fork_server import BIND_NOW
 from proctor_service.sandbox.local.kernel_users import SubordinateIds
 
@@ -141,6 +142,13 @@ class Launch:
     """Users of slots where the service is an ordinary user; None without them, and under root."""
     image_python: str | None = None
     """Version (`3.12`) of an image's interpreter that has yet to compile the code for its sandboxes."""
+
+
+def with_hash_seed(launch: Launch, hash_seed: int) -> Launch:
+    """Return the launch of interpreters with a seed of str hashes, also of those that programs start."""
+    environment = {**launch.environment, HASH_SEED: str(hash_seed)}
+    config = {**launch.config, "hash_seed": str(hash_seed)}
+    return replace(launch, environment=environment, config=config)
 
 
 def compiled(python: str) -> bytes:

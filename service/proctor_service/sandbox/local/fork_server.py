@@ -182,7 +182,8 @@ class _Forkserver:
         self.image = image_of(config)
         if self.image:
             self.image["terminals"] = image_root.has_terminals()
-            inside_main = image_root.running_job(self.image, inside_main)
+            seed = str(config["hash_seed"])
+            inside_main = image_root.running_job(self.image, seed, inside_main)
         self.inside_main = inside_main
         self.place: str | None = None  # workdir of a sandbox without namespaces
         self.network: network.Network | None = None

@@ -32,7 +32,6 @@ _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_S
 _OPENING, _KIND_BYTES = b'{"kind": "', 4
 _STATE = b"stat"
 _OWN_KINDS = (b"sess", b"comm", b"comp")  # session, command, compile
-_FOR_PYTHON = {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
 _IMAGE, _ROOT, _UPPER, _WORK, _SHM = "/image", "/root", f"{BOX}/upper", f"{BOX}/work", f"{BOX}/shm"
 _OUTER_SYSCTLS = {"user/max_user_namespaces": "1"}
 _PENDING_SIGNALS = 1024
@@ -287,7 +286,9 @@ def keep_code(image: dict[str, Any]) -> None:
     os.close(made)
 
 
-def running_job(image: dict[str, Any], own_main: Callable[[int], None]) -> Callable[[int], None]:
+def running_job(
+    image: dict[str, Any], hash_seed: str, own_main: Callable[[int], None]
+) -> Callable[[int], None]:
     """Return the runner of a job: `own_main` in this interpreter, or else the image's interpreter.
 
     Commands and sessions do not need the image's. The channel has the descriptor before the layer's.
@@ -299,7 +300,7 @@ def running_job(image: dict[str, Any], own_main: Callable[[int], None]) -> Calla
         if image["python"] and kind not in _OWN_KINDS:
             for each in (descriptor, CODE, *([LAYER] if kind == _STATE else [])):
                 os.set_inheritable(each, True)
-            os.environ.update(_FOR_PYTHON)
+            os.environ.update(PYTHONHASHSEED=hash_seed, PYTHONDONTWRITEBYTECODE="1")
             os.execv(words[0], [*words, f"{descriptor} {LAYER} {CODE}"])
         own_main(descriptor)
 

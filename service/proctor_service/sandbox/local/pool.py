@@ -323,15 +323,19 @@ class SlotPool:
         """PID of the zygote. Raises LookupError without one."""
         return self._spawner.pid
 
-    async def open(self) -> None:
-        """Start the pool. Raises StartError when no sandbox becomes ready."""
+    async def open(self, least: int | None = None) -> None:
+        """Start the pool, and wait for `least` slots, by default all warm ones.
+
+        Raises StartError when no sandbox becomes ready.
+        """
+        least = self._warm_slots if least is None else least
         try:
             await self._spawner.open()
         except StartError as error:
             await self.close()
             raise StartError(f"no sandbox came up: {error}") from None
         deadline = time.monotonic() + START_SECONDS
-        while len(self._ready) < self._warm_slots:
+        while len(self._ready) < least:
             if self._failed_starts or time.monotonic() > deadline:
                 await self.close()
                 raise StartError(f"no sandbox came up: {self._last_error or 'it took too long'}")

@@ -77,7 +77,7 @@ class WorkersBackend:
         await self._holders.close()
 
     def lease(
-        self, limits: Limits, environment: str = DEFAULT
+        self, limits: Limits, environment: str = DEFAULT, hash_seed: int = 0
     ) -> AbstractAsyncContextManager[Sandbox]:
         """Raise RuntimeError: the judge runs where the sandboxes are."""
         raise RuntimeError("sandboxes for evaluations are leased in the judge processes")
