@@ -38,6 +38,7 @@ from proctor_service.observe.logs import configure_logging
 from proctor_service.observe.metrics import Metrics
 from proctor_service.observe.observer import Observer, Observers
 from proctor_service.outcomes import Outcome, outcome_bytes
+from proctor_service.rewards.fingerprint import code_digest
 from proctor_service.rewards.machine import Machine
 from proctor_service.rewards.routes import RewardHandler, reward_routes
 from proctor_service.sandbox.environments import NO_ENVIRONMENTS
@@ -101,11 +102,14 @@ class Parts:
             return
         self.opened = True
         backend = self.core.machine.backend
+        hashing = asyncio.create_task(asyncio.to_thread(code_digest))  # while sandboxes start
         await backend.start()
+        await hashing
         await self.readiness.open()
         for feature in self.features:
             await feature.open()
-        log.info("open", extra={"backend": backend.traits.name, "slots": self.core.queue.slots})
+        fields = {"backend": backend.traits.name, "slots": self.core.queue.slots}
+        log.info("open", extra={**fields, "fingerprint": self.core.machine.fingerprint.digest})
         if backend.traits.degraded:
             degraded = list(backend.traits.degraded)
             log.warning("isolation is incomplete", extra={"degraded": degraded})
@@ -197,8 +201,16 @@ def build_app(
     for feature in features:
         for router in feature.routes(core):
             app.include_router(router)
-    operators = settings.metrics_tenants
-    app.include_router(health_routes(core.queue, core.metrics, parts.readiness, operators))
+    app.include_router(
+        health_routes(
+            core.queue,
+            core.metrics,
+            parts.readiness,
+            settings.metrics_tenants,
+            lambda: machine.fingerprint,
+            sources.fleet.mismatched,
+        )
+    )
     install_problems(app)
     install_openapi(app, (*BODIES, *core.bodies))
     # Requests pass the middleware in reverse order: the last added comes first.

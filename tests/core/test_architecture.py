@@ -35,7 +35,8 @@ MAY_IMPORT = {
     "http": {"errors", "settings", "version", "evaluate", "scheduling", "judge.submission", "observe",
              "sandbox.interface", "sandbox.open_files"},
     "rewards": {"errors", "settings", "http", "evaluate", "outcomes", "scheduling", "judge.extract",
-                "judge.submission", "sandbox.environments", "sandbox.interface"},
+                "judge.submission", "sandbox.environments", "sandbox.installed", "sandbox.interface",
+                "version"},
     "sandboxes": {"errors", "http", "rewards", "outcomes", "scheduling", "judge.extract",
                   "judge.submission", "sandbox.interface"},
 }  # fmt: skip

@@ -10,14 +10,18 @@ import httpx
 from harness import Service, free_ports, passes, running_service
 from scripted_sandboxes import FakeBackend, ScriptedSandbox
 
+from proctor_service.sandbox.interface import Traits
 from proctor_service.settings import Settings
 
 
 class Replica:
     """One of them; it can be ended, and started again at the same address."""
 
-    def __init__(self, url: str, settings: Settings, judge: Any) -> None:
+    def __init__(
+        self, url: str, settings: Settings, judge: Any, traits: Traits | None = None
+    ) -> None:
         self.url = url
+        self.traits = traits
         self._settings = settings
         self._judge = judge
         self._stack = ExitStack()
@@ -37,7 +41,7 @@ class Replica:
 
     def start(self) -> None:
         """Starts it at its address."""
-        self.inn = FakeBackend()
+        self.inn = FakeBackend(self.traits)
         port = int(self.url.rpartition(":")[2])
         running = running_service(self._settings, judge=self._judge, backend=self.inn, port=port)
         self.service: Service = self._stack.enter_context(running)
@@ -60,15 +64,20 @@ def fleet(
     judge: Any = passes,
     judges: Sequence[Any] = (),
     differing: Mapping[int, Mapping[str, Any]] | None = None,
+    traits: Mapping[int, Traits] | None = None,
     **settings: Any,
 ) -> Iterator[list[Replica]]:
-    """So many replicas, until the block ends. `judges`, `differing`: one's own judge and settings."""
+    """So many replicas, until the block ends.
+
+    `judges`, `differing`, `traits`: one's own judge, settings and traits of sandboxes.
+    """
     urls = [f"http://127.0.0.1:{port}" for port in free_ports(count)]
     replicas: list[Replica] = []
     with ExitStack() as everything:
         for number, url in enumerate(urls):
             more = (differing or {}).get(number, {})
             own = Settings(**{"peers": urls, "advertise_url": url, **settings, **more})
-            replicas.append(Replica(url, own, judges[number] if judges else judge))
+            its_judge = judges[number] if judges else judge
+            replicas.append(Replica(url, own, its_judge, (traits or {}).get(number)))
             everything.callback(replicas[-1].close)
         yield replicas

@@ -186,5 +186,8 @@ def routes(policy_url: str) -> list[Route]:
         Route("GET", one + "/files/a/b"),
         Route("POST", one + "/grade", grade),
         *_compatible(),
-        *(Route("GET", path) for path in ("/healthz", "/readyz", "/capacity", "/metrics")),
+        *(
+            Route("GET", path)
+            for path in ("/healthz", "/readyz", "/capacity", "/fingerprint", "/metrics")
+        ),
     ]

@@ -109,7 +109,7 @@ from proctor_client.wire.sandboxes import (
     SandboxRequest,
     StopResponse,
 )
-from proctor_client.wire.service import Capacity, Health, Problem, ProblemBody
+from proctor_client.wire.service import Capacity, Fingerprint, Health, Problem, ProblemBody
 
 __all__ = [
     "MAX_FAILURES",
@@ -146,6 +146,7 @@ __all__ = [
     "ExtractName",
     "ExtractRule",
     "Failure",
+    "Fingerprint",
     "GradeRequest",
     "Grader",
     "GroupFigures",

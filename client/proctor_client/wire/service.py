@@ -20,6 +20,7 @@ class Capacity(Response):
                     "max_queued": 20000,
                     "draining": False,
                     "recent_rewards_per_second": 187.5,
+                    "fingerprint": "5d41402abc4b2a76b9719d911017c592",
                 }
             ]
         }
@@ -31,10 +32,35 @@ class Capacity(Response):
     max_queued: int
     draining: bool
     recent_rewards_per_second: float
+    fingerprint: str | None = None
+
+
+class Fingerprint(Response):
+    """What verdicts of a replica depend on, beside the request: texts by part and name.
+
+    Replicas judge for each other and share results only with the same `digest`.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "digest": "5d41402abc4b2a76b9719d911017c592",
+                    "parts": {"interpreter": {"version": "3.11.7"}, "packages": {"numpy": "2.1.0"}},
+                }
+            ]
+        }
+    )
+
+    digest: str
+    parts: dict[str, dict[str, str]]
 
 
 class Health(Response):
-    """Answer of /healthz and /readyz. `version`: of the service, with its commit; /healthz has it."""
+    """Answer of /healthz and /readyz. `version`: of the service, with its commit; /healthz has it.
+
+    `mismatched_peers`: other replicas with another fingerprint, each with the difference; of /readyz.
+    """
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -45,6 +71,7 @@ class Health(Response):
     status: str
     reason: str | None = None
     version: str | None = None
+    mismatched_peers: dict[str, str] | None = None
 
 
 class Problem(Response):

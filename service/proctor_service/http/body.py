@@ -61,17 +61,23 @@ MEBIBYTE = 1024 * 1024
 KEY_HEADER = "idempotency-key"
 FORWARDED = "proctor-forwarded"
 """Header of a request that another replica has passed on."""
+FINGERPRINT = "proctor-fingerprint"
+"""Header of a slice: the fingerprint of its replica, and of each that may judge the slice."""
 LONGEST_KEY = 255
 HASHED_IN_THREAD_BYTES = MEBIBYTE
 
 
 @dataclass(frozen=True, slots=True)
 class RequestName:
-    """Identity of a request: tenant and key. The fingerprint of the body must match as well."""
+    """Identity of a request: tenant and key. The fingerprint of the body must match as well.
+
+    `judged_with`: fingerprint of the replicas that share its results; empty: none do.
+    """
 
     tenant: str
     key: str
     fingerprint: bytes
+    judged_with: str = ""
 
 
 async def read_body(request: Request, max_mb: int) -> bytearray:

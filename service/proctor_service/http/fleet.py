@@ -37,3 +37,7 @@ class Fleet:
     async def elsewhere(self, request: Request) -> tuple[list[dict[str, Any]], int]:
         """Return the other replicas' answers to the same request, and how many are missing."""
         return [], 0
+
+    def mismatched(self) -> Mapping[str, str]:
+        """Return the other replicas with another fingerprint: by URL, in what they differ."""
+        return {}

@@ -1,4 +1,4 @@
-"""State of the service: /healthz, /readyz, /capacity, /metrics.
+"""State of the service: /healthz, /readyz, /capacity, /fingerprint, /metrics.
 
 The service is ready when the sandboxes work: a probe must pass at the start and after each failure.
 A full pool or a slow machine is no fault: a probe that gets no sandbox in time counts as passed,
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
 from fastapi import APIRouter
@@ -18,7 +18,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from proctor_client.wire import Capacity, ExecGrader, Health
+from proctor_client.wire import Capacity, ExecGrader, Fingerprint, Health
 from proctor_service.errors import (
     Failure,
     HandedBack,
@@ -148,9 +148,18 @@ def judging_probe(judge: Judge, backend: Backend, limits: Limits) -> Probe:
 
 
 def health_routes(
-    queue: FairQueue, metrics: Metrics, readiness: Readiness, operators: Collection[str]
+    queue: FairQueue,
+    metrics: Metrics,
+    readiness: Readiness,
+    operators: Collection[str],
+    fingerprint: Callable[[], Fingerprint],
+    mismatched: Callable[[], Mapping[str, str]],
 ) -> APIRouter:
-    """Return the monitoring routes. `operators`: tenants that see all tenants' jobs."""
+    """Return the monitoring routes.
+
+    `operators`: tenants that see all tenants' jobs. `fingerprint`: of this replica. `mismatched`: the
+    differences of peers with another fingerprint, by URL.
+    """
     routes = APIRouter()
     shown_version = version()
 
@@ -176,7 +185,7 @@ def health_routes(
         if why := readiness.why_not:
             message = f"sandboxes do not work: {why}"
             return _not_ready(SandboxUnavailable.reason, message)
-        return Health(status="ready")
+        return Health(status="ready", mismatched_peers=dict(mismatched()))
 
     @routes.get("/capacity", responses=answers(Capacity, 401))
     async def capacity() -> Capacity:
@@ -188,7 +197,13 @@ def health_routes(
             max_queued=queue.max_queued,
             draining=queue.draining,
             recent_rewards_per_second=round(metrics.recent.per_second(), 3),
+            fingerprint=fingerprint().digest,
         )
+
+    @routes.get("/fingerprint", responses=answers(Fingerprint, 401))
+    async def own_fingerprint() -> Fingerprint:
+        """Return what verdicts depend on here, beside the request, for other replicas to compare."""
+        return fingerprint()
 
     @routes.get("/metrics", response_class=Response, responses=METRICS_ANSWERS)
     async def scrape(request: Request) -> Response:

@@ -447,6 +447,14 @@ class Metrics(Observer):
         name, text = "proctor_stateful_sandboxes", "Sandboxes that keep their state, by status."
         self.registry.register(ScrapedGauge(name, text, "status", census))
 
+    def watch_fingerprints(self, by_peer: Callable[[], Mapping[str, float]]) -> None:
+        """Register the gauge of peers with another fingerprint."""
+        name, text = (
+            "proctor_mismatched_peers",
+            "1 for each peer that judges otherwise, 0 for others.",
+        )
+        self.registry.register(ScrapedGauge(name, text, "peer", by_peer))
+
     def watch_store(self, up: Callable[[], bool]) -> None:
         """Register the gauge of the shared store."""
         name, text = "proctor_store_up", "1 while the shared store answers."

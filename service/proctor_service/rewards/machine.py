@@ -8,12 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NoReturn
 
 from proctor_client.wire import (
     CommandGrader,
     Compiler,
     ExecGrader,
+    Fingerprint,
     Grader,
     PytestGrader,
     StdioGrader,
@@ -23,6 +25,7 @@ from proctor_client.wire.graders import GRADERS
 from proctor_service.errors import InvalidRequest
 from proctor_service.judge.extract import Texts
 from proctor_service.judge.submission import Graders, Place
+from proctor_service.rewards.fingerprint import fingerprint_of
 from proctor_service.sandbox.environments import NO_ENVIRONMENTS, Environments
 from proctor_service.sandbox.interface import TESTS, Backend, Limits
 from proctor_service.settings import Settings
@@ -58,7 +61,7 @@ DEEPEST_PATH = 64
 """Each folder of each file is checked and made."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, for the cached property
 class Machine:
     """The server's settings, backend and registries: the same for every request.
 
@@ -73,6 +76,12 @@ class Machine:
     named: Callable[[Language, str], Language]
     environments: Environments = field(default_factory=lambda: NO_ENVIRONMENTS)
     mcp_servers: Mapping[str, McpServer] = field(default_factory=lambda: NO_SERVERS)
+
+    @cached_property
+    def fingerprint(self) -> Fingerprint:
+        """Fingerprint of this replica; read first after the backend's start, constant then."""
+        traits, defaults = self.backend.traits, self.limits(None, "limits")
+        return fingerprint_of(self.settings, traits, defaults, self.environments)
 
     def check_place(
         self, grader: Grader, environment: str, where: str, *, keeps_files: bool = True

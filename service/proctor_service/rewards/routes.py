@@ -40,6 +40,7 @@ from proctor_client.wire import Submission as WireSubmission
 from proctor_service.errors import BatchTooLarge, Cancelled, Failure, InvalidRequest, JudgeFailed
 from proctor_service.evaluate import Evaluate
 from proctor_service.http.body import (
+    FINGERPRINT,
     FORWARDED,
     RequestName,
     key_of,
@@ -130,6 +131,8 @@ class RewardHandler:
         """
         begun = time.monotonic()
         name = None if key is None else await name_any_request(tenant, key, body)
+        if name is not None:
+            name = replace(name, judged_with=self._machine.fingerprint.digest)
         if name is not None and (earlier := self._final(name)) is not None:
             return earlier
         if self._queue.draining:
@@ -145,6 +148,15 @@ class RewardHandler:
         if name is not None and (earlier := self._final(name)) is not None:
             return earlier
         return self._start(items, name, judged)
+
+    def check_slice(self, fingerprint: str | None) -> None:
+        """Check the fingerprint of a replica that sent a slice; earlier versions send none.
+
+        Raises InvalidRequest for another fingerprint; its replica then judges the slice itself.
+        """
+        own = self._machine.fingerprint.digest
+        if fingerprint != own:
+            raise InvalidRequest(f"{FINGERPRINT}: this replica judges slices of {own} alone")
 
     def judge_one(self, item: Item) -> RequestTask[Line]:
         """Judge an item without a request to /reward, as a batch. Raises Busy and Draining."""
@@ -394,7 +406,7 @@ class Translation:
         return RequestItem(index, body.id, body.group, item)
 
     def _key(self, submission: Submission) -> bytes:
-        """Return the cache key: a digest of the tenant and of everything the judge sees.
+        """Return the cache key: a digest of the tenant and of everything that a verdict depends on.
 
         The scoring rule is part of the key, since a judge may stop at the first failure if the
         reward is then decided. Names, tags, job and deadline are left out: no verdict depends on
@@ -402,6 +414,7 @@ class Translation:
         """
         key = hashlib.blake2b(digest_size=20)
         small = (
+            self.machine.fingerprint.digest,
             self.tenant,
             submission.language,
             submission.environment,
@@ -551,6 +564,8 @@ def reward_routes(handler: RewardHandler, max_body_mb: int) -> APIRouter:
         body = await read_body(request, max_body_mb)
         tenant: str = request.state.tenant
         from_peer = FORWARDED in request.headers  # judged here: no loops
+        if from_peer:
+            handler.check_slice(request.headers.get(FINGERPRINT))
         batch = await handler.handle(tenant, body, key_of(request.headers), not from_peer)
         by_line = NDJSON in request.headers.get("accept", "")
         form = AnswerFormat(

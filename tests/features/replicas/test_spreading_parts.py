@@ -13,7 +13,7 @@ from proctor_client.wire import AssertsGrader, CallsGrader, Compiler, ExecGrader
 from proctor_service.errors import Cancelled, DeadlinePassed, Failure, InvalidTask
 from proctor_service.features.replicas.reward_slices import LARGEST_ITEM_BYTES, RewardSlices
 from proctor_service.features.replicas.slices import Peer
-from proctor_service.http.body import parse_body
+from proctor_service.http.body import FINGERPRINT, parse_body
 from proctor_service.judge.submission import Submission
 from proctor_service.outcomes import Item, Outcome
 from proctor_service.sandbox.interface import Limits
@@ -189,6 +189,7 @@ def test_a_peer_gets_more_as_it_shows_more_and_less_towards_the_end() -> None:
     ("told", "free"),
     [
         ({"slots": 2, "busy": 1, "queued": 0, "draining": False}, True),
+        ({"slots": 2, "busy": 1, "queued": 0, "draining": False, "fingerprint": "x"}, False),
         ({"slots": 2, "busy": 2, "queued": 0, "draining": False}, False),
         ({"slots": 2, "busy": 0, "queued": 1, "draining": False}, False),
         ({"slots": 2, "busy": 0, "queued": 0, "draining": True}, False),
@@ -199,7 +200,7 @@ def test_a_peer_gets_more_as_it_shows_more_and_less_towards_the_end() -> None:
 )
 def test_a_peer_is_free_with_a_free_slot_and_nobody_waiting(told: Any, free: bool) -> None:
     peer = Peer("http://peer", free=True)
-    peer.note_capacity(json.dumps(told).encode())
+    peer.note_capacity(json.dumps(told).encode(), lambda digest: digest is None)
     assert peer.free is free
 
 
@@ -225,10 +226,11 @@ async def test_a_slice_says_all_that_the_judge_will_see() -> None:
         item("  c\n", language="bash", limits=Limits(9.0, 8.0, 70, 6, 5, 4, total_cpu_seconds=3.0)),
         item("d", language="cpp", compiler=Compiler(standard="c++17", defines=["A"], flags=["-g"])),
     ]
-    slices = RewardSlices({"t": "secret"}, clock=lambda: 50.0)
+    slices = RewardSlices({"t": "secret"}, lambda: "mine", clock=lambda: 50.0)
     packed = await slices.pack(items)
     assert packed.count == 4
     assert packed.headers["authorization"] == "Bearer secret"
+    assert packed.headers[FINGERPRINT] == "mine"
     assert b"secret" not in packed.body
     asked = await parse_body(RewardRequest, packed.body)
     assert (asked.job, asked.priority, asked.deadline_seconds) == ("j", "evaluation", 150.0)
@@ -250,13 +252,13 @@ async def test_a_slice_says_all_that_the_judge_will_see() -> None:
 async def test_a_slice_has_integers_of_any_length() -> None:
     cases = [{"args": [10**10_000], "expected": -(10**10_000)}]
     grader = CallsGrader.model_validate({"kind": "calls", "entry_point": "f", "cases": cases})
-    packed = await RewardSlices({}).pack([item(grader=grader)])
+    packed = await RewardSlices({}, lambda: "mine").pack([item(grader=grader)])
     assert (await parse_body(RewardRequest, packed.body)).grader == grader
 
 
 async def test_a_submission_that_is_too_large_stays() -> None:
     large = AssertsGrader(kind="asserts", tests=["#" * 1024] * (LARGEST_ITEM_BYTES // 1000))
-    slices = RewardSlices({})
+    slices = RewardSlices({}, lambda: "mine")
     assert (await slices.pack([item(grader=large)])).count == 0
     assert (await slices.pack([item(), item("y" * LARGEST_ITEM_BYTES), item()])).count == 1
     assert (await slices.pack([item("y" * 900_000 + str(n)) for n in range(9)])).count == 4
@@ -271,7 +273,7 @@ def result(**fields: Any) -> dict[str, Any]:
 
 
 def unpacked(line: Any, scoring: str = "all") -> tuple[int, Any]:
-    found: tuple[int, Any] = RewardSlices({}).unpack(
+    found: tuple[int, Any] = RewardSlices({}, lambda: "mine").unpack(
         json.dumps(line).encode(), [item(scoring=scoring)]
     )
     return found
@@ -311,4 +313,4 @@ def test_a_line_of_no_item_is_refused(line: Any) -> None:
     with pytest.raises(ValueError, match="not a"):
         unpacked(line)
     with pytest.raises(ValueError, match="Expecting"):
-        RewardSlices({}).unpack(b"{", [item()])
+        RewardSlices({}, lambda: "mine").unpack(b"{", [item()])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from fastapi import APIRouter
 
     from proctor_service.feature import Core, Sources
+    from proctor_service.features.replicas.fingerprints import PeerFingerprints
     from proctor_service.features.replicas.forwarding import Replicas
     from proctor_service.features.replicas.judge_processes.pool import JudgePool
     from proctor_service.features.replicas.redis_store import RedisStore
@@ -27,6 +28,7 @@ class ReplicasFeature(Feature):
     def __init__(self) -> None:
         self.replicas: Replicas | None = None
         self.spreader: Spreader | None = None
+        self.fingerprints: PeerFingerprints | None = None
         self._store: RedisStore | None = None
         self._pool: JudgePool | None = None
 
@@ -46,7 +48,11 @@ class ReplicasFeature(Feature):
         self._store = _store(sources)
         self.replicas = Replicas(Identity(own), Peers(settings.peers, own), metrics.forwarded)
         answers = None if self._store is None else AnswerStore(self._store)
-        return replace(sources, fleet=PeerFleet(self.replicas, answers))
+        fleet = PeerFleet(self.replicas, answers, self._mismatched)
+        return replace(sources, fleet=fleet)
+
+    def _mismatched(self) -> Mapping[str, str]:
+        return {} if self.fingerprints is None else self.fingerprints.mismatched()
 
     def _with_judge_processes(self, sources: Sources) -> Sources:
         from proctor_service.features.replicas.judge_processes.pool import JudgePool
@@ -76,6 +82,7 @@ class ReplicasFeature(Feature):
 
     def routes(self, core: Core) -> Sequence[APIRouter]:
         """Connect the judge processes and the peers with the queue; there is no route."""
+        from proctor_service.features.replicas.fingerprints import PeerFingerprints
         from proctor_service.features.replicas.reward_slices import RewardSlices
         from proctor_service.features.replicas.spreading import Spreader
 
@@ -84,23 +91,34 @@ class ReplicasFeature(Feature):
             self._pool.when_leased = core.observers.leased
         if self.replicas is not None:
             core.finishing.append(self.replicas.drain)
-        settings = core.settings
-        if settings.peers and settings.spread and self.replicas is not None:
-            slices = RewardSlices(settings.tokens_by_tenant())
-            self.spreader = Spreader(self.replicas, core.queue, slices, core.metrics)
+        settings, machine = core.settings, core.machine
+        if settings.peers and self.replicas is not None:
+            tokens = settings.tokens_by_tenant()
+            token = next(iter(tokens.values()), None)
+            headers = {} if token is None else {"authorization": f"Bearer {token}"}
+            peers = PeerFingerprints(self.replicas, lambda: machine.fingerprint, headers)
+            self.fingerprints = peers
+            core.metrics.watch_fingerprints(peers.by_peer)
+            if settings.spread:
+                slices = RewardSlices(tokens, lambda: machine.fingerprint.digest)
+                self.spreader = Spreader(
+                    self.replicas, core.queue, slices, core.metrics, peers.is_own
+                )
         return ()
 
     async def open(self) -> None:
         """Connect to the store, and begin to spread batches. Raises StartError."""
         if self._store is not None:
             await self._store.open()
+        if self.fingerprints is not None:
+            self.fingerprints.open()
         if self.spreader is not None:
             self.spreader.open()
 
     async def close(self) -> None:
         """End spreading, and close the connections."""
         async with contextlib.AsyncExitStack() as closing:  # it calls the last one first
-            for part in (self._store, self.replicas, self.spreader):
+            for part in (self._store, self.replicas, self.fingerprints, self.spreader):
                 if part is not None:
                     closing.push_async_callback(part.close)
 

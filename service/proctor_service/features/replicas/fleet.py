@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -44,9 +44,19 @@ Handler = Callable[[Request], Awaitable[Response]]
 class PeerFleet(Fleet):
     """All replicas: this replica, and its peers."""
 
-    def __init__(self, replicas: Replicas, answers: SharedAnswers | None) -> None:
+    def __init__(
+        self,
+        replicas: Replicas,
+        answers: SharedAnswers | None,
+        mismatched: Callable[[], Mapping[str, str]],
+    ) -> None:
         super().__init__(replicas.identity.id_prefix, answers)
         self._replicas = replicas
+        self._mismatched = mismatched
+
+    def mismatched(self) -> Mapping[str, str]:
+        """Return the peers with another fingerprint: by URL, in what they differ."""
+        return self._mismatched()
 
     def route_class(self) -> type[APIRoute]:
         """Return a route class to forward requests if another replica holds the `sandbox_id`."""

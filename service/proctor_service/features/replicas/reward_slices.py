@@ -19,6 +19,7 @@ from proctor_client.wire import Result, long_integers
 from proctor_service.errors import InvalidTask
 from proctor_service.evaluate import reward
 from proctor_service.features.replicas.slices import Packed
+from proctor_service.http.body import FINGERPRINT
 from proctor_service.http.responses import NDJSON
 from proctor_service.judge.submission import Submission
 from proctor_service.outcomes import Item, NoCode, Outcome
@@ -35,12 +36,19 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 class RewardSlices:
-    """Codec of slices: requests to /reward and their lines. `tokens`: by tenant, may be empty."""
+    """Codec of slices: requests to /reward and their lines.
+
+    `tokens`: by tenant, may be empty. `fingerprint`: digest of this replica's fingerprint.
+    """
 
     def __init__(
-        self, tokens: Mapping[str, str], clock: Callable[[], float] = time.monotonic
+        self,
+        tokens: Mapping[str, str],
+        fingerprint: Callable[[], str],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._tokens = tokens
+        self._fingerprint = fingerprint
         self._clock = clock
 
     def headers(self, item: Item) -> dict[str, str]:
@@ -96,6 +104,7 @@ class RewardSlices:
         body = b'%s,"submissions":[%s]}' % (_dump(head)[:-1], b",".join(pieces))
         headers = {
             **self.headers(first),
+            FINGERPRINT: self._fingerprint(),
             "accept": NDJSON,
             "content-type": "application/json",
         }

@@ -2,8 +2,9 @@
 
 Each result is shared when it is finished, and the first shared result wins: a retry on another
 replica finds the judged items, judges only the rest, and both replicas return the same results. A
-replica ignores work in progress on other replicas. Retryable errors stay local. Names are hashed,
-so the store is free of tenants and keys.
+replica ignores work in progress on other replicas. Retryable errors stay local. Replicas with another
+fingerprint share nothing: they may judge otherwise. Names are hashed, so the store is free of tenants
+and keys.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ def _prefix(name: RequestName) -> bytes:
 
 
 def _hashed(name: RequestName) -> bytes:
-    whole = json.dumps([name.tenant, name.key]).encode()
+    whole = json.dumps([name.tenant, name.key, name.judged_with]).encode()
     return hashlib.blake2b(whole, digest_size=20).hexdigest().encode()
 
 

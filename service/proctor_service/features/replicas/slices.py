@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -83,8 +83,11 @@ class Peer:
         """Number of items without the peer's answer."""
         return sum(len(each.rest) for each in self.slices)
 
-    def note_capacity(self, body: bytes) -> None:
-        """Note the peer's answer to /capacity: free cores count unless other work waits there."""
+    def note_capacity(self, body: bytes, is_own: Callable[[str | None], bool]) -> None:
+        """Note the peer's answer to /capacity: free cores count unless other work waits there.
+
+        `is_own`: returns True for the fingerprint of this replica; a peer with another is never free.
+        """
         self.free = False
         with contextlib.suppress(ValueError, TypeError, KeyError):
             status = json.loads(body)
@@ -94,7 +97,7 @@ class Peer:
             if self.slices:  # the lead of another replica may wait there as well, but no more
                 others = queued - self.outstanding
                 free = others <= slots + self.rate * LEAD_SECONDS
-            self.free = free and not status["draining"]
+            self.free = free and not status["draining"] and is_own(status.get("fingerprint"))
 
     def may_get(self, now: float) -> bool:
         """Return True if the peer was free when it was last asked, a moment ago."""

@@ -4,7 +4,7 @@ While more items wait than the slots of this replica take within a moment, each 
 its capacity every 0.25 s. A peer with free cores gets a slice, and more as its results come: about
 its work of 0.3 s, and at most an equal part of the waiting items, so that all replicas end at the
 same time. A slice is a request as the tenant could send, marked as forwarded: a peer never hands a
-slice on.
+slice on. A peer with another fingerprint gets none (`fingerprints.py`), and refuses what it gets.
 
 A peer which refuses, fails or falls silent costs only time: its items are judged here. So
 does a slow peer: when this replica is idle, it judges long outstanding items itself.
@@ -53,12 +53,19 @@ class Spreader:
     """Spreads the portable items of a queue over the peers, from `open` until `close`."""
 
     def __init__(
-        self, replicas: Replicas, queue: FairQueue, slices: Slices, observer: SliceObserver
+        self,
+        replicas: Replicas,
+        queue: FairQueue,
+        slices: Slices,
+        observer: SliceObserver,
+        is_own: Callable[[str, str | None], bool],
     ) -> None:
+        """`is_own`: returns True for the fingerprint of this replica in the /capacity of a peer."""
         self._replicas = replicas
         self._queue = queue
         self._slices = slices
         self._observer = observer
+        self._is_own = is_own
         self._clock: Callable[[], float] = queue.clock
         self._peers: dict[str, Peer] = {}
         self._surplus_begins = asyncio.Event()
@@ -291,5 +298,5 @@ class Spreader:
         if response.status_code != httpx.codes.OK:
             self._rest(peer, "a replica tells no capacity", response.status_code)
             return
-        peer.note_capacity(body)
+        peer.note_capacity(body, partial(self._is_own, peer.url))
         self._give(peer)

@@ -18,21 +18,22 @@ from proctor_service.settings.environments import read_environments
 
 NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 _ALREADY_SHOWN = ("/usr", "/bin", "/lib", "/lib64", "/sbin")
-_ASK = (
-    "import sys, json; "
-    "print(json.dumps([sys.prefix, sys.base_prefix, sys.version.split()[0], sys.path]))"
-)
+_ASK = "import sys, json; print(json.dumps([sys.prefix, sys.base_prefix, sys.version, sys.path]))"
 
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """The interpreter; `shown`: its directories, in a sandbox for its sake alone."""
+    """The interpreter; `shown`: its directories, in a sandbox for its sake alone.
+
+    `build`: the rest of its `sys.version`.
+    """
 
     executable: str
     shown: tuple[str, ...]
     version: str
     path: tuple[str, ...]
     prefix: str
+    build: str
 
 
 def find_interpreter(settings: Settings) -> Interpreter:
@@ -56,12 +57,20 @@ def ask_interpreter(chosen: Path, variables: Mapping[str, str] = NO_VARIABLES) -
             check=True,
             env=dict(variables),
         )
-        prefix, base_prefix, version, path = json.loads(process.stdout)
+        prefix, base_prefix, whole, path = json.loads(process.stdout)
+        version, *build = whole.split()
     except (OSError, ValueError, subprocess.CalledProcessError) as error:
         raise StartError(f"{chosen} does not run: {error}") from None
     shown = [p for p in dict.fromkeys((prefix, base_prefix)) if not is_shown(p)]
     executable = str(chosen.absolute()) if prefix != base_prefix else os.path.realpath(chosen)
-    return Interpreter(executable, interpreter_paths(shown, chosen), version, tuple(path), prefix)
+    return Interpreter(
+        executable,
+        interpreter_paths(shown, chosen),
+        version,
+        tuple(path),
+        prefix,
+        " ".join(build),
+    )
 
 
 def is_shown(path: str) -> bool:

@@ -21,6 +21,7 @@ from pathlib import Path
 from proctor_service.errors import StartError
 from proctor_service.sandbox import code_bundle
 from proctor_service.sandbox.environments import NO_ENVIRONMENTS, BuiltEnvironment, Environments
+from proctor_service.sandbox.installed import language_versions, machine_names, on_path
 from proctor_service.sandbox.interface import (
     ENVIRONMENT_IDLE_SECONDS,
     FLOOD_BYTES,
@@ -167,6 +168,7 @@ def make_plan(
             degraded=tuple(check.name for check in checks if not check.ok and check.guards),
             languages=("python", *languages),
             tools=(TOOLS,),
+            judged_with=_judged_with(settings, interpreter),
         ),
         checks=checks,
         hierarchy=hierarchy,
@@ -176,6 +178,18 @@ def make_plan(
         memory_mb=settings.slot_count() * settings.memory_mb,
         tenant_weights=settings.tenant_weights,
     )
+
+
+def _judged_with(settings: Settings, interpreter: Interpreter) -> dict[str, dict[str, str]]:
+    """Return what verdicts depend on in sandboxes of this machine, for the fingerprint."""
+    installed = on_path(interpreter.path)
+    return {
+        "interpreter": {"version": interpreter.version, "build": interpreter.build},
+        "packages": dict(installed.packages),
+        "modules": dict.fromkeys(installed.modules, "there"),
+        "languages": language_versions(settings.languages),
+        "machine": machine_names(),
+    }
 
 
 def refuse_without_isolation(plan: LocalPlan, allow_degraded: bool) -> None:

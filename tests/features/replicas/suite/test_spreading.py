@@ -26,7 +26,7 @@ from proctor_client import Client
 from proctor_client.wire import Failure
 from proctor_service.errors import InvalidTask, SandboxLost
 from proctor_service.features.replicas import spreading
-from proctor_service.http.body import FORWARDED
+from proctor_service.http.body import FINGERPRINT, FORWARDED
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Sandboxes, Usage
 from proctor_service.scheduling.queue import FairQueue
@@ -89,6 +89,12 @@ def raw_lines(answer: httpx.Response) -> Iterator[bytes]:
     for piece in answer.iter_raw():
         *lines, begun = (begun + piece).split(b"\n")
         yield from lines
+
+
+def marked(replica: Replica) -> dict[str, str]:
+    """Headers of a slice of a replica with the same fingerprint."""
+    own = replica.service.parts.core.machine.fingerprint.digest
+    return {FORWARDED: "1", FINGERPRINT: own}
 
 
 def metric(replica: Replica, line: str, token: str = "") -> float:
@@ -216,10 +222,10 @@ def test_a_key_gives_the_same_answer_without_judging_again() -> None:
 
 def test_what_a_peer_has_sent_is_never_handed_on() -> None:
     gate, there = Gate(), Noted()
-    body, marked = exec_request(*sources()), {FORWARDED: "1"}
+    body = exec_request(*sources())
     with (
         fleet(2, judges=[gate, there], slots=1) as (first, _),
-        asked(first, body, **marked) as answer,
+        asked(first, body, **marked(first)) as answer,
     ):
         settled(first, lambda: first.service.parts.core.queue.queued == COUNT - 1)
         assert first.service.parts.core.queue.handover.portable == 0
@@ -451,7 +457,7 @@ def test_a_stranger_with_the_header_gains_nothing() -> None:
     """The header is no credential: same token, same quota, same cache, own results only."""
     tokens = SecretStr(json.dumps(TOKENS))
     with fleet(2, tokens=tokens, tenant_sandboxes={"*": 0}) as (first, _):
-        forged = {FORWARDED: "1"}
+        forged = marked(first)
         refused = first.client.post("/reward", json=exec_request("x"), headers=forged)
         assert refused.status_code == 401
         headers = {**forged, "Authorization": "Bearer token-a"}
