@@ -90,6 +90,7 @@ def idle_holdings(backend: LocalBackend, slots: int, others: frozenset[str]) -> 
 def test_rewards_in_a_row_leave_nothing(service: Service, others: frozenset[str]) -> None:
     backend = service.parts.core.machine.backend
     assert isinstance(backend, LocalBackend)
+    judge(service, submissions(SQUARE, 1))  # starts the slots of its hash seed
     slots = sum(backend.census().values())
     judge(service, submissions(SQUARE, 200))
     before = idle_holdings(backend, slots, others)
