@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +24,8 @@ from proctor_client.wire import long_integers
 from proctor_service.scheduling.pacer import Pacer
 
 SHORT_CHARACTERS = 16_384
+MOST_OPEN = 1000
+"""Depth of arrays and objects, counted: that of Python's own parser differs between its versions."""
 MOST_OPEN_WITH_SHORT = 50
 """Depth below which nothing is given to the parser, which has a limit of its own on the depth."""
 _PART_CHARACTERS = 1 << 16
@@ -143,7 +144,7 @@ class PacedJson:
             value: Any = [] if mark == "[" else {}
             self._put(value)
             self._open.append(value)
-            if len(self._open) > sys.getrecursionlimit():
+            if len(self._open) > MOST_OPEN:
                 raise RecursionError("the JSON text is nested too deeply")
             self._at += 1
             self._is_empty = True
