@@ -10,6 +10,10 @@ ART := .venv-art
 UNSLOTH := .venv-unsloth
 HARBOR := .venv-harbor
 NEWEST := .venv-aviato-newest
+NEWEST_VENV := .venv-newest
+# The newest Python that the service supports, as `make test-newest-python` finds it.
+NEWEST_PYTHON ?= $(firstword $(wildcard /usr/local/bin/python3.13 /usr/bin/python3.13 \
+	$(HOME)/.pyenv/versions/3.13.*/bin/python3.13) python3.13)
 HARBOR_PYTHON ?= $(firstword $(wildcard /usr/local/bin/python3.12 /usr/bin/python3.12 \
 	$(HOME)/.pyenv/versions/3.12.*/bin/python3.12) python3.12)
 # What `make test` leaves to targets of their own, each `make test-NAME`, and where those tests lie.
@@ -37,7 +41,7 @@ endif
 # Commands start from compiled modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install install-trl install-art install-harbor install-adapters serve demo demo-train dist test-fast test test-all test-programs $(SUITES:%=test-%) test-feature test-trl test-art test-unsloth test-unsloth-gpu test-harbor test-adapters $(ADAPTERS:%=test-adapter-%) test-aviato-newest lint generate format test-cgroup2 image pin-base bench fuzz mutants clean
+.PHONY: help install install-trl install-art install-harbor install-adapters serve demo demo-train dist test-fast test-newest-python test test-all test-programs $(SUITES:%=test-%) test-feature test-trl test-art test-unsloth test-unsloth-gpu test-harbor test-adapters $(ADAPTERS:%=test-adapter-%) test-aviato-newest lint generate format test-cgroup2 image pin-base bench fuzz mutants clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -71,6 +75,9 @@ dist: $(VENV)/.service ## build wheels of the client, the service and the traine
 
 test-fast: $(VENV)/.tools ## run the tests that start no service, and a few with real sandboxes
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not (slow or service) or smoke"
+
+test-newest-python: ## the same tests with Python 3.13, in .venv-newest; NEWEST_PYTHON=… for another
+	$(MAKE) test-fast VENV=$(NEWEST_VENV) PYTHON=$(NEWEST_PYTHON)
 
 test: $(VENV)/.tools ## run the tests of the core, which need nothing but what pip installs
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
@@ -212,4 +219,4 @@ pin-base: ## write the digest of the image's base into deploy/base-image.txt
 	@BASE_IMAGE='$(BASE_IMAGE)' BUILDAH='$(BUILDAH)' deploy/image.sh pin
 
 clean: ## remove what the other targets made
-	rm -rf $(VENV) $(TRL) $(ART) $(UNSLOTH) $(HARBOR) $(NEWEST) $(ADAPTERS:%=.venv-adapter-%) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(TRL) $(ART) $(UNSLOTH) $(HARBOR) $(NEWEST) $(NEWEST_VENV) $(ADAPTERS:%=.venv-adapter-%) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
