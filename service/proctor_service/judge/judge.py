@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from proctor_client.wire import CommandGrader
+from proctor_client.wire import CommandGrader, Grader
 from proctor_service.codec.limits import MAX_LINE_BYTES, ValueTooLarge
 from proctor_service.errors import InvalidTask, JudgeFailed
 from proctor_service.judge.control.second_run import controlled
@@ -29,11 +29,12 @@ class Judge:
 
     def __init__(self, graders: Graders) -> None:
         self._graders = graders
+        self._seeded: tuple[Grader, int] | None = None
 
     async def __call__(self, submission: Submission, backend: Sandboxes) -> Judgement:
         """Return the judgement. Raises a `Failure` when a verdict is impossible."""
         _check_language(submission, backend)
-        backend = SeededSandboxes(backend, hash_seed_of(submission.grader))
+        backend = SeededSandboxes(backend, self._hash_seed(submission.grader))
         if submission.source.startswith(_BYTE_ORDER_MARK):
             # Python accepts a byte order mark in files but rejects one in text.
             submission = replace(submission, source=submission.source[1:])
@@ -46,6 +47,12 @@ class Judge:
                 judgement = await controlled(self._judge, tests, submission, backend, judgement)
         _check_language(submission, backend)  # by now the sandboxes of its environment are known
         return judgement
+
+    def _hash_seed(self, grader: Grader) -> int:
+        """Return the hash seed of a task; the submissions of a request share a large one."""
+        if self._seeded is None or self._seeded[0] is not grader:
+            self._seeded = grader, hash_seed_of(grader)
+        return self._seeded[1]
 
     async def _judge(self, submission: Submission, backend: Sandboxes) -> Judgement:
         grader = submission.grader
