@@ -53,8 +53,8 @@ class Shortages:
         self._open_files = 0
         self._probe: subprocess.Popen[bytes] | None = None
         self._is_open = False
-        self._asked: list[Callable[[], None]] = []
-        self._unasked: list[Callable[[], None]] = []
+        self._callers: list[Callable[[], None]] = []
+        self._newcomers: list[Callable[[], None]] = []
         self._change = asyncio.Event()
         self._restart: asyncio.Task[None] | None = None
 
@@ -70,7 +70,7 @@ class Shortages:
         except (OSError, TimeoutError) as error:
             raise StartError(f"the look for shortages does not start: {error}") from None
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Stop; what waits for a look goes on."""
         self._is_open = False
         if self._restart is not None:
@@ -97,8 +97,8 @@ class Shortages:
         if self._probe is None:
             then()
             return
-        self._unasked.append(then)
-        if len(self._unasked) == 1:
+        self._newcomers.append(then)
+        if len(self._newcomers) == 1:
             self._loop.call_soon(self._ask)
 
     async def looked(self) -> None:
@@ -137,13 +137,13 @@ class Shortages:
         )
 
     def _ask(self) -> None:
-        asked, self._unasked = self._unasked, []
-        self._asked += asked
+        callers, self._newcomers = self._newcomers, []
+        self._callers += callers
         if self._probe is None or self._probe.stdin is None:
             self._go_on()
             return
         try:
-            os.write(self._probe.stdin.fileno(), b"?" * len(asked))
+            os.write(self._probe.stdin.fileno(), b"?" * len(callers))
         except OSError:
             pass  # it has ended, as `_on_report` will find
 
@@ -160,7 +160,7 @@ class Shortages:
         for place in range(0, len(report) - 1, 2):
             self._note(report[place + 1] - shortage_probe.LETTER)
             if report[place] == ord("="):
-                self._asked.pop(0)()
+                self._callers.pop(0)()
 
     def _note(self, bits: int) -> None:
         if bits and not self.bits:
@@ -208,8 +208,8 @@ class Shortages:
         self._loop.run_in_executor(None, probe.wait)
 
     def _go_on(self) -> None:
-        waiting = self._asked + self._unasked
-        self._asked, self._unasked = [], []
+        waiting = self._callers + self._newcomers
+        self._callers, self._newcomers = [], []
         for then in waiting:
             then()
 
