@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import selectors
 from functools import partial
 
+import uvloop
 from event_loop import settle, until
 
 from proctor_service.sandbox.linux.channel import Poller
@@ -48,3 +51,25 @@ async def test_a_descriptor_is_read_until_it_is_empty() -> None:
     poller.close()
     os.close(reading)
     os.close(writing)
+
+
+def test_on_a_loop_that_takes_no_kernel_object_it_reads_as_well() -> None:
+    async def first_bytes() -> bytes:
+        poller, found = Poller(), asyncio.get_running_loop().create_future()
+        reading, writing = os.pipe()
+        poller.open()
+        poller.add(reading, lambda: found.set_result(os.read(reading, 9)))
+        os.write(writing, b"abc")
+        data: bytes = await found
+        poller.remove(reading)
+        poller.close()
+        os.close(reading)
+        os.close(writing)
+        return data
+
+    def poll_loop() -> asyncio.AbstractEventLoop:
+        return asyncio.SelectorEventLoop(selectors.PollSelector())
+
+    for factory in (poll_loop, uvloop.new_event_loop):
+        with asyncio.Runner(loop_factory=factory) as runner:
+            assert runner.run(first_bytes()) == b"abc"
