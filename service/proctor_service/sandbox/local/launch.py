@@ -186,7 +186,7 @@ def _judged_with(settings: Settings, interpreter: Interpreter) -> dict[str, dict
     return {
         "interpreter": {"version": interpreter.version, "build": interpreter.build},
         "packages": dict(installed.packages),
-        "modules": dict.fromkeys(installed.modules, "there"),
+        "modules": dict.fromkeys(sorted(installed.modules), "there"),
         "languages": language_versions(settings.languages),
         "machine": machine_names(),
     }
