@@ -24,7 +24,7 @@ def main() -> None:
     """Run it, and print the observations."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--clients", type=int, default=10)
-    parser.add_argument("--each", type=int, default=2000, help="submissions of a client")
+    parser.add_argument("--each", type=int, default=2000, help="submissions of a client, at least")
     parser.add_argument("--restarts", type=int, default=20, help="at least so many")
     parser.add_argument("--direct", action="store_true", help="without nginx")
     parser.add_argument("--seed", type=int, default=1, help="of the moments")

@@ -6,30 +6,32 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import signal
 import sqlite3
 import tempfile
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from fault_rig.load import Score, Trainer, work
-from fault_rig.rig import TOKENS, Rig, rig
+from fault_rig.rig import TOKENS, rig
 
 AT_ONCE = 4
 """Calls of a client."""
+ROUND = 100
+"""Submissions of a client that are on their way together."""
 LONGEST_PAUSE_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
 class Restarted:
-    """What the clients saw. `restarts`: those during their work. `unrecorded`: results without exactly
-    one record in the journal."""
+    """What the clients saw. `unrecorded`: results without exactly one record in the journal."""
 
     scores: list[Score]
     restarts: int
@@ -47,47 +49,60 @@ class Restarted:
 
 
 def run(clients: int, each: int, restarts: int, *, behind_nginx: bool, seed: int) -> Restarted:
-    """So many clients with so many submissions each, and at least so many restarts.
+    """So many clients with at least so many submissions each, during at least so many restarts.
 
     Without nginx each client has a replica of its own.
     """
     chance = random.Random(seed)
-    over = threading.Event()
+    over, restarted = threading.Event(), threading.Event()
     with tempfile.TemporaryDirectory(prefix="restarts-") as folder:
         journal = Path(folder) / "journal.db"
         settings = {"PROCTOR_JOURNAL": f"sqlite:///{journal}"}
         with rig(settings, cables_between=False) as room, ThreadPoolExecutor(1) as pool:
             begun = time.monotonic()
-            working = pool.submit(asyncio.run, _work(room, clients, each, behind_nginx))
+            urls = [room.url] if behind_nginx else [process.url for process in room.processes]
+            working = pool.submit(asyncio.run, _work(urls, clients, each, restarted))
             working.add_done_callback(lambda _: over.set())
-            count = in_time = 0
-            while count < restarts or not over.is_set():
-                over.wait(chance.uniform(0, LONGEST_PAUSE_SECONDS))
-                process = room.processes[count % len(room.processes)]
-                process.send(signal.SIGTERM)
-                assert process.wait() == 0, process.said[-4000:]
-                process.start()
-                count += 1
-                in_time += not over.is_set()
+            count = 0
+            try:
+                while not over.is_set():
+                    over.wait(chance.uniform(0, LONGEST_PAUSE_SECONDS))
+                    process = room.processes[count % len(room.processes)]
+                    process.send(signal.SIGTERM)
+                    assert process.wait() == 0, process.said[-4000:]
+                    process.start()
+                    count += 1
+                    if count >= restarts:
+                        restarted.set()
+            finally:
+                restarted.set()
             scores = working.result()
             seconds = time.monotonic() - begun
             for process in room.processes:
                 process.send(signal.SIGTERM)
                 assert process.wait() == 0
         ids = [id_ for score in scores for id_ in score.evaluation_ids]
-        return Restarted(scores, in_time, seconds, _unrecorded(journal, ids))
+        return Restarted(scores, count, seconds, _unrecorded(journal, ids))
 
 
-async def _work(room: Rig, clients: int, each: int, behind_nginx: bool) -> list[Score]:
-    items = work(clients * each)
-    urls = [room.url] if behind_nginx else [process.url for process in room.processes]
+async def _work(
+    urls: Sequence[str], clients: int, each: int, restarted: threading.Event
+) -> list[Score]:
     trainers = [
         Trainer(urls[number % len(urls)], TOKENS["trainer"], AT_ONCE) for number in range(clients)
     ]
+    numbers = itertools.count()
+
+    async def send(trainer: Trainer) -> None:
+        sent = 0
+        while sent < each or not restarted.is_set():
+            first = next(numbers) * ROUND
+            await trainer.send_rewards(work(first + ROUND)[first:])
+            sent += ROUND
+
     async with asyncio.TaskGroup() as group:
-        for number, trainer in enumerate(trainers):
-            part = items[number * each : (number + 1) * each]
-            group.create_task(trainer.send_rewards(part))
+        for trainer in trainers:
+            group.create_task(send(trainer))
     for trainer in trainers:
         await trainer.client.aclose()
     return [trainer.score for trainer in trainers]

@@ -11,4 +11,5 @@ from fault_rig.restarts import run
 def test_no_client_notices_a_rolling_restart(behind_nginx: bool) -> None:
     result = run(clients=3, each=100, restarts=3, behind_nginx=behind_nginx, seed=1)
     assert result.noticed == []
-    assert [score.judged for score in result.scores] == [100] * 3
+    assert result.restarts >= 3
+    assert all(score.judged >= 100 for score in result.scores)
