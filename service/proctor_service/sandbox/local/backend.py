@@ -160,7 +160,7 @@ class LocalBackend:
         await self._monitor.close()
         await self._starts.end()
         await asyncio.gather(*(pool.close() for pool in self._pools.values()), *self._ending)
-        await self._shortages.close()
+        self._shortages.close()
         if self._search is not None:
             self._search.cancel()
         self._poller.close()
