@@ -20,7 +20,7 @@ def parts(*sweeps: dict[Owner, int]) -> dict[Owner, float]:
     shares = CoreShares()
     for running in sweeps:
         shares.update(running)
-    return {owner: shares.weight(owner) / AWAKE for owner in sweeps[-1]}
+    return {owner: shares.weights.get(owner, AWAKE) / AWAKE for owner in sweeps[-1]}
 
 
 @pytest.mark.parametrize(
@@ -53,4 +53,4 @@ def test_a_job_that_has_ended_has_no_part() -> None:
     shares.update({LONG: 8, SHORT: 4})
     for _ in range(MANY_SWEEPS):
         shares.update(Counter({LONG: 8}))
-    assert shares.weight(LONG) == AWAKE
+    assert shares.weights.get(LONG, AWAKE) == AWAKE

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pytest
 from event_loop import FAR, Clock, settle
 
+from proctor_service.sandbox.local.cgroups import AWAKE
 from proctor_service.sandbox.local.core_shares import CoreShares
 from proctor_service.scheduling.fair_share import MOST_GUESSED_SECONDS
 from proctor_service.scheduling.queue import Deadlines, FairQueue, Ticket
@@ -68,7 +69,7 @@ class Machine:
         self.clock.now += STEP_SECONDS
         if self._with_weights:
             self._shares.update(Counter(("t", each.job) for each in self.running))
-        weights = [self._shares.weight(("t", each.job)) for each in self.running]
+        weights = [self._shares.weights.get(("t", each.job), AWAKE) for each in self.running]
         total = sum(weights)
         for program, weight in zip(list(self.running), weights, strict=True):
             # No program uses more than a core.

@@ -21,7 +21,6 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from proctor_service.errors import Cancelled, Forbidden, Refusal, Unauthorized
-from proctor_service.http.origins import SAFE_METHODS, same_origin
 from proctor_service.http.problems import WIRE_HEADER, internal, of_failure, of_refusal
 from proctor_service.observe.metrics import CLIENT_GONE_STATUS
 from proctor_service.scheduling.queue import DRAINING
@@ -38,6 +37,8 @@ ONLY_TENANT = "local"
 
 Answered = Callable[[str, str, int, float], None]
 """Observer of an answer: method, route template, status, seconds."""
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+"""Methods without effect; browsers hide their answers from other pages."""
 
 
 class Tokens:
@@ -236,4 +237,21 @@ class Entrance:
             ipaddress.ip_address(host)
         except ValueError:
             return True
+        return False
+
+
+def same_origin(headers: Headers) -> bool:
+    """Return False for a request of a browser on behalf of another page.
+
+    Browsers send Sec-Fetch-Site, and Origin with all methods but GET and HEAD; another program
+    omits both. Only the browser sets these headers.
+    """
+    if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        return False
+    origin = headers.get("origin")
+    if origin is None:
+        return True
+    try:
+        return bool(origin) and urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
+    except ValueError:  # "http://["
         return False

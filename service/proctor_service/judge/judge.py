@@ -1,14 +1,23 @@
-"""The judge: takes a submission, its grader and a backend, and returns a verdict."""
+"""The judge: takes a submission, its grader and a backend, and returns a verdict.
+
+The sandboxes of a task have a hash seed of its own. The order of a set of strings depends on the seed:
+with one seed for all tasks, a program that relies on an order would be right always, and a policy could
+learn the order.
+"""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
-from proctor_client.wire import CommandGrader, Grader
+from pydantic_core import PydanticSerializationError
+
+from proctor_client.wire import CommandGrader, ExecGrader, Grader
 from proctor_service.codec.limits import MAX_LINE_BYTES, ValueTooLarge
 from proctor_service.errors import InvalidTask, JudgeFailed
 from proctor_service.judge.control.second_run import controlled
-from proctor_service.judge.hash_seeds import SeededSandboxes, hash_seed_of
 from proctor_service.judge.rest import with_rest
 from proctor_service.judge.run import JobTooLong, Unfit
 from proctor_service.judge.submission import (
@@ -18,7 +27,15 @@ from proctor_service.judge.submission import (
     integrity_of,
     test_count,
 )
-from proctor_service.sandbox.interface import Sandboxes
+from proctor_service.sandbox.interface import (
+    DEFAULT,
+    HASH_SEEDS,
+    Limits,
+    Sandbox,
+    Sandboxes,
+    StatefulSandbox,
+    Traits,
+)
 
 _BYTE_ORDER_MARK = "\ufeff"
 _LONGEST_ESCAPE = 6  # of a character in JSON
@@ -95,3 +112,43 @@ def _check_language(submission: Submission, backend: Sandboxes) -> None:
     if submission.language in missing_languages:
         where = f"the image of {submission.environment}"
         raise JudgeFailed(f"{where} has not all programs of {submission.language}")
+
+
+def hash_seed_of(grader: Grader) -> int:
+    """Return the hash seed of a task: the same for its grader on each replica, and at a replay.
+
+    Programs with their tests in themselves are no task of their own, and have the first seed.
+    """
+    if isinstance(grader, ExecGrader) and not (grader.setup or grader.tests):
+        return HASH_SEEDS[0]
+    try:
+        # Without defaults: the seed stays the same when a version adds a field.
+        whole = grader.model_dump_json(exclude_defaults=True).encode()
+    except PydanticSerializationError:  # a lone surrogate
+        whole = repr(grader).encode()
+    return HASH_SEEDS[hashlib.blake2b(whole, digest_size=1).digest()[0] % len(HASH_SEEDS)]
+
+
+class SeededSandboxes:
+    """Source of sandboxes with the hash seed of a task."""
+
+    def __init__(self, sandboxes: Sandboxes, hash_seed: int) -> None:
+        self._sandboxes = sandboxes
+        self._hash_seed = hash_seed
+
+    @property
+    def traits(self) -> Traits:
+        """Properties of the backend."""
+        return self._sandboxes.traits
+
+    def lease(
+        self, limits: Limits, environment: str = DEFAULT, hash_seed: int = HASH_SEEDS[0]
+    ) -> AbstractAsyncContextManager[Sandbox]:
+        """Lease a sandbox with the task's seed, in place of `hash_seed`."""
+        return self._sandboxes.lease(limits, environment, self._hash_seed)
+
+    def open(
+        self, limits: Limits, environment: str = DEFAULT, tags: Sequence[str] = ()
+    ) -> AbstractAsyncContextManager[StatefulSandbox]:
+        """Lease a stateful sandbox, which has the first seed."""
+        return self._sandboxes.open(limits, environment, tags)

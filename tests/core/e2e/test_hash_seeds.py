@@ -11,8 +11,7 @@ from judging import calls, judge, stdio
 
 from proctor_client.wire import AssertsGrader, ExecGrader, StdioGrader
 from proctor_service.composition import all_graders, make_backend
-from proctor_service.judge.hash_seeds import hash_seed_of
-from proctor_service.judge.judge import Judge
+from proctor_service.judge.judge import Judge, hash_seed_of
 from proctor_service.judge.submission import Submission
 from proctor_service.sandbox.interface import HASH_SEEDS, Limits
 from proctor_service.settings import Settings

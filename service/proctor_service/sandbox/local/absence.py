@@ -11,7 +11,8 @@ import os
 import threading
 import time
 
-_LONGEST_PAUSE_SECONDS = 0.75  # a longer one is not the monitor's own
+LONGEST_PAUSE_SECONDS = 0.75
+"""A longer pause is not the monitor's own."""
 _MOST_BYTES = 4096
 
 
@@ -25,12 +26,12 @@ class Absence:
         self._own_times: int | None = None  # schedstat of the event loop's thread, held open
 
     def note_presence(self) -> None:
-        """Call in the event loop, more often than every `_LONGEST_PAUSE_SECONDS`."""
+        """Call in the event loop, more often than every `LONGEST_PAUSE_SECONDS`."""
         active_seconds = self._read()
         now = time.monotonic()
         if self._at is not None and active_seconds is not None:
             pause = now - self._at - max(0.0, active_seconds - self.active_seconds)
-            if pause > _LONGEST_PAUSE_SECONDS:
+            if pause > LONGEST_PAUSE_SECONDS:
                 self.seconds += pause
         self._at = now
         if active_seconds is not None:
@@ -38,7 +39,7 @@ class Absence:
 
     def seconds_now(self) -> float:
         """Return the seconds until now, and not until the last note alone."""
-        if self._at is not None and time.monotonic() - self._at > _LONGEST_PAUSE_SECONDS:
+        if self._at is not None and time.monotonic() - self._at > LONGEST_PAUSE_SECONDS:
             self.note_presence()
         return self.seconds
 

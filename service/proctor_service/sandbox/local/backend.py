@@ -38,7 +38,7 @@ from proctor_service.sandbox.local.image import COMPILING, with_python
 from proctor_service.sandbox.local.launch import LocalPlan
 from proctor_service.sandbox.local.monitor import Monitor, Pace
 from proctor_service.sandbox.local.pool import Place, Slot, SlotPool
-from proctor_service.sandbox.local.sandbox import LocalSandbox, descriptor_limit
+from proctor_service.sandbox.local.sandbox import LocalSandbox, Surroundings, descriptor_limit
 from proctor_service.sandbox.local.shortages import Shortages, kinds_of
 from proctor_service.sandbox.local.stateful import LocalStatefulSandbox
 from proctor_service.sandbox.memory_room import available_memory_mb
@@ -66,7 +66,9 @@ class LocalBackend:
         self._groups: Groups | None = None
         self._monitor = Monitor(plan.tenant_weights)
         self._poller = Poller()
-        self._shortages = Shortages()
+        shares_user = bool(plan.launch.config["user_namespace"])
+        self._shortages = Shortages() if shares_user else None
+        self._surroundings = Surroundings(self._poller, self._monitor.absence, self._shortages)
         self._short = 0
         self._search: asyncio.Task[None] | None = None
         self._default = self._pool_of(
@@ -91,7 +93,7 @@ class LocalBackend:
         self._poller.open()
         self._groups = self._plan.open_groups()
         try:
-            if self._plan.launch.config["user_namespace"]:
+            if self._shortages is not None:
                 open_files = descriptor_limit(self._plan.launch)
                 self._user_limits = user_limits(open_files)
                 self._shortages.on_short = self._on_short
@@ -109,7 +111,6 @@ class LocalBackend:
     ) -> AsyncIterator[Sandbox]:
         """Lease a fresh sandbox; see `Backend.lease`."""
         async with self._borrow((environment, hash_seed), limits) as (_, _, sandbox):
-            sandbox.absence = self._monitor.absence
             sandbox.charge = CHARGE.get()
             self._monitor.add(sandbox)
             try:
@@ -160,7 +161,8 @@ class LocalBackend:
         await self._monitor.close()
         await self._starts.end()
         await asyncio.gather(*(pool.close() for pool in self._pools.values()), *self._ending)
-        self._shortages.close()
+        if self._shortages is not None:
+            self._shortages.close()
         if self._search is not None:
             self._search.cancel()
         self._poller.close()
@@ -209,7 +211,7 @@ class LocalBackend:
         return [slot for pool in self._pools.values() for slot in pool.slots]
 
     def _pool_of(self, launch: Launch, warm_slots: int) -> SlotPool:
-        return SlotPool(launch, warm_slots, self._new_place, self._poller, self._shortages)
+        return SlotPool(launch, warm_slots, self._new_place, self._surroundings)
 
     def _new_place(self) -> Place | None:
         """Return the place of another slot; where there is none, another pool gives up a slot."""

@@ -31,11 +31,8 @@ class CoreShares:
         self._tenant_weights = tenant_weights
         self._others_weight = tenant_weights.get("*", 1.0)
         self._programs: dict[Owner, float] = {}
-        self._weights: dict[Owner, float] = {}
-
-    def weight(self, owner: Owner) -> float:
-        """Return the weight of each running program of the owner."""
-        return self._weights.get(owner, AWAKE)
+        self.weights: Mapping[Owner, float] = {}
+        """Weight of each running program by owner; AWAKE for others."""
 
     def update(self, running: Mapping[Owner, int]) -> None:
         """Note the numbers of running programs by owner; call at regular times."""
@@ -53,7 +50,7 @@ class CoreShares:
             for owner, number in self._programs.items()
         }
         largest = max(parts.values(), default=1.0)
-        self._weights = {owner: AWAKE * _rounded(part / largest) for owner, part in parts.items()}
+        self.weights = {owner: AWAKE * _rounded(part / largest) for owner, part in parts.items()}
 
     def _of_tenant(self, tenant: str) -> float:
         return self._tenant_weights.get(tenant, self._others_weight)

@@ -31,6 +31,7 @@ from proctor_service.sandbox.linux import procfs
 from proctor_service.sandbox.linux.socket_memory import MachineFiles, MachineMemory
 from proctor_service.sandbox.linux.time_limits import TurnClock
 from proctor_service.sandbox.local.absence import Absence
+from proctor_service.sandbox.local.cgroups import AWAKE
 from proctor_service.sandbox.local.core_shares import EQUAL, CoreShares, Owner
 from proctor_service.sandbox.local.idle import IdleClock, Measurement, Sample, Seen, ThreadTimes
 from proctor_service.sandbox.local.memory import MemoryLimit, SocketLimit, exceeds, may_exceed
@@ -232,7 +233,7 @@ class Monitor:
 
     def add(self, sandbox: Monitored) -> None:
         """Start monitoring a sandbox, and give it its job's weight."""
-        sandbox.set_weight(self._shares.weight(sandbox.owner))
+        sandbox.set_weight(self._shares.weights.get(sandbox.owner, AWAKE))
         sandbox.note_machine(self._machine)
         self._running[sandbox] = Sample(
             begun=0.0,  # the program begins later
@@ -258,7 +259,7 @@ class Monitor:
         asleep = {sandbox for sandbox, seen in self._seen.items() if seen.asleep}
         self._shares.update(Counter(each.owner for each in self._running.keys() - asleep))
         for sandbox in self._running:
-            sandbox.set_weight(self._shares.weight(sandbox.owner))
+            sandbox.set_weight(self._shares.weights.get(sandbox.owner, AWAKE))
         return Counter(each.owner for each, seen in self._seen.items() if seen.is_long_runner)
 
     async def close(self) -> None:

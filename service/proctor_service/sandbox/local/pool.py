@@ -28,13 +28,11 @@ from typing import Literal
 from proctor_service.errors import NoSandboxInTime, SandboxUnavailable, StartError
 from proctor_service.sandbox.environments import WatchedFolders
 from proctor_service.sandbox.interface import Limits
-from proctor_service.sandbox.linux.channel import Poller
 from proctor_service.sandbox.linux.socket_memory import NetworkSockets
 from proctor_service.sandbox.local.bundle import START_SECONDS, Launch, Spawner
 from proctor_service.sandbox.local.cgroups import Group
 from proctor_service.sandbox.local.fork_server import PROGRAM, SESSION
-from proctor_service.sandbox.local.sandbox import Exit, LocalSandbox
-from proctor_service.sandbox.local.shortages import Shortages
+from proctor_service.sandbox.local.sandbox import Exit, LocalSandbox, Surroundings
 
 _log = logging.getLogger(__name__)
 _END_SECONDS = 5.0
@@ -90,8 +88,7 @@ class Slot:
         spawner: Spawner,
         launch: Launch,
         place: Place,
-        poller: Poller,
-        shortages: Shortages,
+        surroundings: Surroundings,
         on_change: Callable[[Slot], None],
     ) -> None:
         self.state: State = "starting"
@@ -104,8 +101,7 @@ class Slot:
         self.group = place.group
         self._place = place
         self._launch = launch
-        self._poller = poller
-        self._shortages = shortages
+        self._surroundings = surroundings
         self._on_change = on_change
         self._loop = asyncio.get_running_loop()
         self._received = bytearray()
@@ -227,10 +223,9 @@ class Slot:
                 lent,
                 self.group,
                 self._launch,
-                self._poller,
                 self.pid,
                 self._sockets,
-                self._shortages,
+                self._surroundings,
             )
             if rest == str(self.shape):
                 self.state, self.has_served = "ready", True
@@ -292,8 +287,7 @@ class SlotPool:
         launch: Launch,
         warm_slots: int,
         new_place: Callable[[], Place | None],
-        poller: Poller,
-        shortages: Shortages,
+        surroundings: Surroundings,
     ) -> None:
         self.last_used_at = time.monotonic()
         self.watched: WatchedFolders | None = None
@@ -301,8 +295,7 @@ class SlotPool:
         self._launch = launch
         self._warm_slots = warm_slots
         self._new_place = new_place
-        self._poller = poller
-        self._shortages = shortages
+        self._surroundings = surroundings
         self._spawner = Spawner(launch)
         self._starter: asyncio.Task[None] | None = None
         self.slots: list[Slot] = []
@@ -390,7 +383,9 @@ class SlotPool:
         """Lend a fresh sandbox and its slot. Raises SandboxUnavailable, and NoSandboxInTime."""
         self._users += 1
         try:
-            await self._shortages.over(bool(self._launch.config["drops_user"]))
+            shortages = self._surroundings.shortages
+            if shortages is not None:
+                await shortages.over(bool(self._launch.config["drops_user"]))
             slot = await self._take(Shape(limits.disk_mb, is_session))
             try:
                 sandbox = slot.lease(limits)
@@ -473,9 +468,7 @@ class SlotPool:
         if place is None:
             return
         try:
-            slot = Slot(
-                self._spawner, self._launch, place, self._poller, self._shortages, self._on_slot
-            )
+            slot = Slot(self._spawner, self._launch, place, self._surroundings, self._on_slot)
         except OSError as error:
             self._last_error = str(error)
             place.close()

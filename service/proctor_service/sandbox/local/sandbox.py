@@ -34,7 +34,7 @@ from proctor_service.sandbox.linux.channel import (
 )
 from proctor_service.sandbox.linux.socket_memory import MachineMemory, NetworkSockets
 from proctor_service.sandbox.linux.time_limits import TimeLimits, TurnClock, began
-from proctor_service.sandbox.local.absence import Absence
+from proctor_service.sandbox.local.absence import LONGEST_PAUSE_SECONDS, Absence
 from proctor_service.sandbox.local.bundle import Launch
 from proctor_service.sandbox.local.cgroups import Group
 from proctor_service.sandbox.local.core_shares import Owner
@@ -75,6 +75,15 @@ def descriptor_limit(launch: Launch) -> int:
     return _DESCRIPTORS if launch.memory_is_counted else _DESCRIPTORS_UNCOUNTED
 
 
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Parts of the backend that all sandboxes share. `shortages`: None where each has its own user."""
+
+    poller: Poller
+    absence: Absence
+    shortages: Shortages | None
+
+
 class LocalSandbox(Channel):
     """Implements `sandbox.interface.Sandbox` over the descriptors from a fork server.
 
@@ -87,12 +96,12 @@ class LocalSandbox(Channel):
         descriptors: list[int],
         group: Group,
         launch: Launch,
-        poller: Poller,
         fork_server: int,
         sockets: NetworkSockets | None,
-        shortages: Shortages,
+        surroundings: Surroundings,
     ) -> None:
         channel, out, err, self._pidfd = descriptors
+        poller = surroundings.poller
         super().__init__(channel, LOCKED, poller)
         self.id = name
         self.group = group
@@ -102,7 +111,7 @@ class LocalSandbox(Channel):
         # Limit on open descriptors per process.
         self.descriptor_limit = descriptor_limit(launch)
         self.has_own_user = bool(launch.config["drops_user"])
-        self._shortages = shortages
+        self._shortages = surroundings.shortages
         self._before_shortages = 0
         self._fork_server = fork_server
         self.owner: Owner = ("", "")
@@ -125,7 +134,7 @@ class LocalSandbox(Channel):
         self._unseen_seconds = 0.0
         self._seen_cpu_seconds = 0.0
         self._cpu_before = 0.0  # of our work before the program
-        self.absence = Absence()
+        self.absence = surroundings.absence
         self._away_seconds = 0.0  # idle meanwhile
         self._measured = (0.0, 0.0)  # time of the last measurement, and the absence until then
 
@@ -371,14 +380,18 @@ class LocalSandbox(Channel):
             peak_memory_mb=exit.peak_kb / 1024,
             idle_seconds=self.idle_seconds,
         )
-        self._shortages.when_looked(partial(self._finish, evidence, usage, exit.at))
+        if self._shortages is None:
+            self._finish(evidence, usage, exit.at)
+        else:
+            self._shortages.when_looked(partial(self._finish, evidence, usage, exit.at))
 
     def _finish(self, evidence: Evidence, usage: Usage, at: float) -> None:
         """Set the ending. `at`: see `Exit`."""
         if self._ended.done():
             return
-        short = self._shortages.were_since(self._before_shortages, self.has_own_user)
-        evidence = replace(evidence, in_shortage=short)
+        if self._shortages is not None:
+            short = self._shortages.were_since(self._before_shortages, self.has_own_user)
+            evidence = replace(evidence, in_shortage=short)
         why = outside_cause(evidence)
         if not self.greeted and self._stopped_for != "killed":
             why = f"its walls did not come up: {self._line[:300].decode('utf-8', 'replace')}"
@@ -404,6 +417,8 @@ class LocalSandbox(Channel):
     def _unmeasured(self, cpu_seconds: float, at: float) -> str | None:
         """Return why no verdict is certain, if the service was stopped since the last measurement."""
         measured_at, away_before = self._measured
+        if time.monotonic() - measured_at < LONGEST_PAUSE_SECONDS:
+            return None
         away = self.absence.seconds_now() - away_before
         if self._time is None or away <= 0:
             return None
@@ -431,10 +446,12 @@ class LocalSandbox(Channel):
 
     def mark_shortages(self) -> int:
         """Return a mark for `were_shortages`."""
-        return self._shortages.mark(self.has_own_user)
+        return 0 if self._shortages is None else self._shortages.mark(self.has_own_user)
 
     async def were_shortages(self, mark: int) -> bool:
         """Return True if the kernel refused the sandbox's user something since the mark."""
+        if self._shortages is None:
+            return False
         await self._shortages.looked()
         return self._shortages.were_since(mark, self.has_own_user)
 

@@ -33,7 +33,7 @@ from proctor_service.features.journal.console.forms import (
     request_of,
 )
 from proctor_service.features.journal.console.policy import PATH
-from proctor_service.http.origins import same_origin
+from proctor_service.http.middleware import same_origin
 from proctor_service.http.responses import response_of, while_connected
 from proctor_service.rewards.routes import RewardHandler
 from proctor_service.sandbox.interface import Backend
