@@ -107,7 +107,8 @@ def test_the_open_routes_tell_a_state_and_a_version(client: httpx.Client) -> Non
     assert frozenset({"/healthz", "/readyz"}) == OPEN_PATHS
     for path in OPEN_PATHS:
         answer = client.get(path).json()
-        assert set(answer) <= {"status", "reason", "version"}
+        assert set(answer) <= {"status", "reason", "version", "mismatched_peers"}
+        assert not answer["mismatched_peers"]
         assert (answer["status"], answer["reason"]) in (("ok", None), ("ready", None))
         assert client.post(path).status_code == 405
 

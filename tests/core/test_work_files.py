@@ -41,7 +41,7 @@ def test_a_command_that_the_machine_cannot_start_is_no_verdict(
     def refuse(*_: object) -> None:
         raise OSError(number, os.strerror(number))
 
-    channel: Any = SimpleNamespace(send=lambda data: None)
+    channel: Any = SimpleNamespace(send=lambda data: None, began=lambda: None)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("proctor_service.guest.command.os.execvp", refuse)
     monkeypatch.setattr("proctor_service.guest.command.os._exit", sys.exit)

@@ -89,11 +89,13 @@ def is_at_rest(service: Started) -> bool:
     """
     above, zygotes = judges(service), _zygotes(service)
     forkservers = [pid for zygote in zygotes for pid in children(zygote)]
-    waiting = [pid for each in forkservers for pid in children(each)]
+    in_each = [children(each) for each in forkservers]
+    waiting = [pid for pids in in_each for pid in pids]
     known = {service.pid, *above, *zygotes, *forkservers, *waiting}
     if any(children(pid) or len(procfs.threads(pid)) != 1 for pid in waiting):
         return False
-    if len(waiting) != len(forkservers) or len(zygotes) < len(above):
+    # A program waits beside an init, and a session alone.
+    if any(len(pids) not in (1, 2) for pids in in_each) or len(zygotes) < len(above):
         return False
     return set(owned(service)) <= known
 

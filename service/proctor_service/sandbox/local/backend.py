@@ -38,7 +38,7 @@ from proctor_service.sandbox.local.image import COMPILING, with_python
 from proctor_service.sandbox.local.launch import LocalPlan
 from proctor_service.sandbox.local.monitor import Monitor, Pace
 from proctor_service.sandbox.local.pool import Place, Slot, SlotPool
-from proctor_service.sandbox.local.sandbox import LocalSandbox, Surroundings, descriptor_limit
+from proctor_service.sandbox.local.sandbox import BackendParts, LocalSandbox, descriptor_limit
 from proctor_service.sandbox.local.shortages import Shortages, kinds_of
 from proctor_service.sandbox.local.stateful import LocalStatefulSandbox
 from proctor_service.sandbox.memory_room import available_memory_mb
@@ -68,7 +68,7 @@ class LocalBackend:
         self._poller = Poller()
         shares_user = bool(plan.launch.config["user_namespace"])
         self._shortages = Shortages() if shares_user else None
-        self._surroundings = Surroundings(self._poller, self._monitor.absence, self._shortages)
+        self._parts = BackendParts(self._poller, self._monitor.absence, self._shortages)
         self._short = 0
         self._search: asyncio.Task[None] | None = None
         self._default = self._pool_of(
@@ -211,7 +211,7 @@ class LocalBackend:
         return [slot for pool in self._pools.values() for slot in pool.slots]
 
     def _pool_of(self, launch: Launch, warm_slots: int) -> SlotPool:
-        return SlotPool(launch, warm_slots, self._new_place, self._surroundings)
+        return SlotPool(launch, warm_slots, self._new_place, self._parts)
 
     def _new_place(self) -> Place | None:
         """Return the place of another slot; where there is none, another pool gives up a slot."""

@@ -32,7 +32,7 @@ from proctor_service.sandbox.linux.socket_memory import NetworkSockets
 from proctor_service.sandbox.local.bundle import START_SECONDS, Launch, Spawner
 from proctor_service.sandbox.local.cgroups import Group
 from proctor_service.sandbox.local.fork_server import PROGRAM, SESSION
-from proctor_service.sandbox.local.sandbox import Exit, LocalSandbox, Surroundings
+from proctor_service.sandbox.local.sandbox import BackendParts, Exit, LocalSandbox
 
 _log = logging.getLogger(__name__)
 _END_SECONDS = 5.0
@@ -88,7 +88,7 @@ class Slot:
         spawner: Spawner,
         launch: Launch,
         place: Place,
-        surroundings: Surroundings,
+        parts: BackendParts,
         on_change: Callable[[Slot], None],
     ) -> None:
         self.state: State = "starting"
@@ -101,7 +101,7 @@ class Slot:
         self.group = place.group
         self._place = place
         self._launch = launch
-        self._surroundings = surroundings
+        self._parts = parts
         self._on_change = on_change
         self._loop = asyncio.get_running_loop()
         self._received = bytearray()
@@ -225,7 +225,7 @@ class Slot:
                 self._launch,
                 self.pid,
                 self._sockets,
-                self._surroundings,
+                self._parts,
             )
             if rest == str(self.shape):
                 self.state, self.has_served = "ready", True
@@ -287,7 +287,7 @@ class SlotPool:
         launch: Launch,
         warm_slots: int,
         new_place: Callable[[], Place | None],
-        surroundings: Surroundings,
+        parts: BackendParts,
     ) -> None:
         self.last_used_at = time.monotonic()
         self.watched: WatchedFolders | None = None
@@ -295,7 +295,7 @@ class SlotPool:
         self._launch = launch
         self._warm_slots = warm_slots
         self._new_place = new_place
-        self._surroundings = surroundings
+        self._parts = parts
         self._spawner = Spawner(launch)
         self._starter: asyncio.Task[None] | None = None
         self.slots: list[Slot] = []
@@ -383,7 +383,7 @@ class SlotPool:
         """Lend a fresh sandbox and its slot. Raises SandboxUnavailable, and NoSandboxInTime."""
         self._users += 1
         try:
-            shortages = self._surroundings.shortages
+            shortages = self._parts.shortages
             if shortages is not None:
                 await shortages.over(bool(self._launch.config["drops_user"]))
             slot = await self._take(Shape(limits.disk_mb, is_session))
@@ -468,7 +468,7 @@ class SlotPool:
         if place is None:
             return
         try:
-            slot = Slot(self._spawner, self._launch, place, self._surroundings, self._on_slot)
+            slot = Slot(self._spawner, self._launch, place, self._parts, self._on_slot)
         except OSError as error:
             self._last_error = str(error)
             place.close()

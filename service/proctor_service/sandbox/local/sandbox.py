@@ -76,7 +76,7 @@ def descriptor_limit(launch: Launch) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class BackendParts:
     """Parts of the backend that all sandboxes share. `shortages`: None where each has its own user."""
 
     poller: Poller
@@ -98,10 +98,10 @@ class LocalSandbox(Channel):
         launch: Launch,
         fork_server: int,
         sockets: NetworkSockets | None,
-        surroundings: Surroundings,
+        parts: BackendParts,
     ) -> None:
         channel, out, err, self._pidfd = descriptors
-        poller = surroundings.poller
+        poller = parts.poller
         super().__init__(channel, LOCKED, poller)
         self.id = name
         self.group = group
@@ -111,7 +111,7 @@ class LocalSandbox(Channel):
         # Limit on open descriptors per process.
         self.descriptor_limit = descriptor_limit(launch)
         self.has_own_user = bool(launch.config["drops_user"])
-        self._shortages = surroundings.shortages
+        self._shortages = parts.shortages
         self._before_shortages = 0
         self._fork_server = fork_server
         self.owner: Owner = ("", "")
@@ -134,7 +134,7 @@ class LocalSandbox(Channel):
         self._unseen_seconds = 0.0
         self._seen_cpu_seconds = 0.0
         self._cpu_before = 0.0  # of our work before the program
-        self.absence = surroundings.absence
+        self.absence = parts.absence
         self._away_seconds = 0.0  # idle meanwhile
         self._measured = (0.0, 0.0)  # time of the last measurement, and the absence until then
 
