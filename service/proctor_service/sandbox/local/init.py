@@ -18,6 +18,7 @@ _STACK_BYTES = 1 << 14
 _SIGCHLD, _SIGKILL = int(signal.SIGCHLD), int(signal.SIGKILL)
 _FLAGS = kernel.VM | kernel.FILES | kernel.SIGCHLD
 _EXITING = 0x4  # PF_EXITING in a process' flags, see the kernel's sched.h
+syscall = kernel.syscall
 _SETNS, _UNSHARE, _WAIT4, _KILL = kernel.numbers_of("setns", "unshare", "wait4", "kill")
 
 
@@ -68,4 +69,5 @@ class Init:
 
     def end(self) -> None:
         """Kill the init, and thereby all processes of the sandbox, and wait until they are gone."""
-        kernel.perform(((_KILL, self._pid, _SIGKILL), (_WAIT4, self._pid, None, 0, None)))
+        syscall(_KILL, self._pid, _SIGKILL)
+        syscall(_WAIT4, self._pid, None, 0, None)

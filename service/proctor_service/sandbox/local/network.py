@@ -7,6 +7,7 @@ a sandbox has used it, which the counters tell. Standard library only.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import socket
 import time
@@ -21,8 +22,10 @@ _SYSCTLS = {
     "net/core/optmem_max": "4096",  # of a socket's options, charged to nobody; before Linux 6.8 for all
 }
 _COUNTERS = ("snmp", "snmp6")  # each packet and each refused connection changes one of them
-_COUNTERS_BYTES = 1 << 16
+_COUNTERS_BYTES = 1 << 13
 _SOCK_DIAG = 4  # NETLINK_SOCK_DIAG
+_PREAD64 = kernel.numbers_of("pread64")[0]
+_memcmp = kernel.libc.memcmp
 _TRIES, _PAUSE_SECONDS = 100, 0.01  # the kernel takes a moment to remove namespaces left before
 
 
@@ -35,7 +38,10 @@ class Network:
     def __init__(self, sysctls: dict[str, str]) -> None:
         self._sysctls = {**_SYSCTLS, **sysctls}
         self._files: list[int] = []
-        self._unused: list[bytes] = []
+        # Each look before a fork writes to the same memory: other memory is shared with sandboxes.
+        self._counters = ctypes.create_string_buffer(_COUNTERS_BYTES * len(_COUNTERS))
+        self._unused = ctypes.create_string_buffer(_COUNTERS_BYTES * len(_COUNTERS))
+        self._reads: list[kernel.Call] = []
 
     def enter(self, *, new: bool) -> None:
         """Set up this process's namespace, or a new one. Raises OSError if there is none."""
@@ -53,14 +59,22 @@ class Network:
                 self._files.append(os.open(f"/proc/self/net/{name}", os.O_RDONLY | os.O_CLOEXEC))
             except OSError:
                 pass  # a kernel without IPv6
-        self._unused = self._counts()
+        self._reads = [
+            (
+                _PREAD64, file, ctypes.byref(self._counters, place * _COUNTERS_BYTES),
+                _COUNTERS_BYTES, 0,
+            )
+            for place, file in enumerate(self._files)
+        ]  # fmt: skip
+        ctypes.memset(self._counters, 0, _COUNTERS_BYTES * len(_COUNTERS))
+        kernel.perform(self._reads)
+        ctypes.memmove(self._unused, self._counters, _COUNTERS_BYTES * len(_COUNTERS))
 
     def is_used(self) -> bool:
         """Return True if a sandbox has used the namespace."""
-        return self._counts() != self._unused
-
-    def _counts(self) -> list[bytes]:
-        return [os.pread(file, _COUNTERS_BYTES, 0) for file in self._files]
+        kernel.perform(self._reads)
+        size = _COUNTERS_BYTES * len(_COUNTERS)
+        return _memcmp(self._counters, self._unused, size) != 0
 
     def _leave(self) -> None:
         for file in self._files:
