@@ -297,12 +297,14 @@ class _Forkserver:
         is_foreign = self.contained and status.value == _KILLED
         if init is not None:
             is_foreign = is_foreign and init.is_dying()
-            init.end()
+            init.kill()
         cpu_microseconds = (used[0] + used[2]) * 1_000_000 + used[1] + used[3]
         at = int(_monotonic() * 1e6)
         self.report(
             b"ended %d %d %d %d %d\n" % (status.value, cpu_microseconds, used[4], is_foreign, at)
         )
+        if init is not None:  # the program is gone, and so is all else in a moment
+            init.wait()
 
     def prepare(self, channel: int, out: int, err: int, disk_mb: int) -> _Start:
         """Prepare the start of a sandbox with these descriptors and this disk size."""

@@ -18,7 +18,10 @@ _STACK_BYTES = 1 << 14
 _SIGCHLD, _SIGKILL = int(signal.SIGCHLD), int(signal.SIGKILL)
 _FLAGS = kernel.VM | kernel.FILES | kernel.SIGCHLD
 _EXITING = 0x4  # PF_EXITING in a process' flags, see the kernel's sched.h
-syscall = kernel.syscall
+# Names of this module: a look into another module touches its objects, too.
+_syscall, _perform, _clone_into, _check = (
+    kernel.syscall, kernel.perform, kernel.clone, kernel.check,
+)  # fmt: skip
 _SETNS, _UNSHARE, _WAIT4, _KILL = kernel.numbers_of("setns", "unshare", "wait4", "kill")
 
 
@@ -42,24 +45,25 @@ class Init:
 
         Return 0 in the clone, its PID in the fork server. Raises OSError.
         """
-        kernel.perform(self._entering)
+        _perform(self._entering)
         try:
             self._signal(_SIGCHLD, self._ignore)  # an init keeps this
             self._pid = self._clone(*self._arguments)
             self._signal(_SIGCHLD, self._default)
             if self._pid < 0:
-                kernel.check(-1, "clone an init")
+                _check(-1, "clone an init")
             try:
-                pid = kernel.clone(flags)
+                pid = _clone_into(flags)
             except OSError:
-                self.end()
+                self.kill()
+                self.wait()
                 raise
             if pid == 0:
                 return 0
         except OSError:
-            kernel.perform(self._leaving)
+            _perform(self._leaving)
             raise
-        kernel.perform(self._leaving)
+        _perform(self._leaving)
         return pid
 
     def is_dying(self) -> bool:
@@ -67,7 +71,10 @@ class Init:
         with open(f"/proc/{self._pid}/stat", "rb") as file:
             return int(file.read().rpartition(b")")[2].split()[6]) & _EXITING != 0
 
-    def end(self) -> None:
-        """Kill the init, and thereby all processes of the sandbox, and wait until they are gone."""
-        syscall(_KILL, self._pid, _SIGKILL)
-        syscall(_WAIT4, self._pid, None, 0, None)
+    def kill(self) -> None:
+        """Kill the init, and thereby all processes of the sandbox."""
+        _syscall(_KILL, self._pid, _SIGKILL)
+
+    def wait(self) -> None:
+        """Wait until the killed processes are gone."""
+        _syscall(_WAIT4, self._pid, None, 0, None)

@@ -25,7 +25,8 @@ _COUNTERS = ("snmp", "snmp6")  # each packet and each refused connection changes
 _COUNTERS_BYTES = 1 << 13
 _SOCK_DIAG = 4  # NETLINK_SOCK_DIAG
 _PREAD64 = kernel.numbers_of("pread64")[0]
-_memcmp = kernel.libc.memcmp
+# Names of this module: a look into another module touches its objects, too.
+_perform, _memcmp = kernel.perform, kernel.libc.memcmp
 _TRIES, _PAUSE_SECONDS = 100, 0.01  # the kernel takes a moment to remove namespaces left before
 
 
@@ -41,6 +42,7 @@ class Network:
         # Each look before a fork writes to the same memory: other memory is shared with sandboxes.
         self._counters = ctypes.create_string_buffer(_COUNTERS_BYTES * len(_COUNTERS))
         self._unused = ctypes.create_string_buffer(_COUNTERS_BYTES * len(_COUNTERS))
+        self._both = self._counters, self._unused, _COUNTERS_BYTES * len(_COUNTERS)
         self._reads: list[kernel.Call] = []
 
     def enter(self, *, new: bool) -> None:
@@ -72,9 +74,8 @@ class Network:
 
     def is_used(self) -> bool:
         """Return True if a sandbox has used the namespace."""
-        kernel.perform(self._reads)
-        size = _COUNTERS_BYTES * len(_COUNTERS)
-        return _memcmp(self._counters, self._unused, size) != 0
+        _perform(self._reads)
+        return _memcmp(*self._both) != 0
 
     def _leave(self) -> None:
         for file in self._files:
