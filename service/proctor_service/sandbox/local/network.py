@@ -75,7 +75,8 @@ class Network:
     def is_used(self) -> bool:
         """Return True if a sandbox has used the namespace."""
         _perform(self._reads)
-        return _memcmp(*self._both) != 0
+        difference: int = _memcmp(*self._both)
+        return difference != 0
 
     def _leave(self) -> None:
         for file in self._files:
