@@ -18,7 +18,7 @@ HIDING = (
     "/sys/x", "/box/home/x", "/etc", "/etc/R", "/etc/php/8.2", "/opt", "/opt/proctor", "/srv/../tmp/x",
 )  # fmt: skip
 SEEN = (
-    "/home/user/venv", "/root/.pyenv/versions/3.12", "/home", "/opt/venv", "/opt/proctor/envs", "/var/lib/x",
+    "/home/user/venv", "/root/python-3.12", "/home", "/opt/venv", "/opt/proctor/envs", "/var/lib/x",
     "/usr/share/x", "/etc/ssl", "/run/user/1000/venv", "/mnt", "/srv", "/tmpfs/x", "/devel", "/boxes",
 )  # fmt: skip
 
