@@ -8,7 +8,6 @@ learn the order.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
@@ -31,10 +30,9 @@ from proctor_service.sandbox.interface import (
     DEFAULT,
     HASH_SEEDS,
     Limits,
+    PassedSandboxes,
     Sandbox,
     Sandboxes,
-    StatefulSandbox,
-    Traits,
 )
 
 _BYTE_ORDER_MARK = "\ufeff"
@@ -129,26 +127,15 @@ def hash_seed_of(grader: Grader) -> int:
     return HASH_SEEDS[hashlib.blake2b(whole, digest_size=1).digest()[0] % len(HASH_SEEDS)]
 
 
-class SeededSandboxes:
-    """Source of sandboxes with the hash seed of a task."""
+class SeededSandboxes(PassedSandboxes):
+    """Source of sandboxes with the hash seed of a task; stateful ones have the first seed."""
 
     def __init__(self, sandboxes: Sandboxes, hash_seed: int) -> None:
-        self._sandboxes = sandboxes
+        super().__init__(sandboxes)
         self._hash_seed = hash_seed
-
-    @property
-    def traits(self) -> Traits:
-        """Properties of the backend."""
-        return self._sandboxes.traits
 
     def lease(
         self, limits: Limits, environment: str = DEFAULT, hash_seed: int = HASH_SEEDS[0]
     ) -> AbstractAsyncContextManager[Sandbox]:
         """Lease a sandbox with the task's seed, in place of `hash_seed`."""
-        return self._sandboxes.lease(limits, environment, self._hash_seed)
-
-    def open(
-        self, limits: Limits, environment: str = DEFAULT, tags: Sequence[str] = ()
-    ) -> AbstractAsyncContextManager[StatefulSandbox]:
-        """Lease a stateful sandbox, which has the first seed."""
-        return self._sandboxes.open(limits, environment, tags)
+        return super().lease(limits, environment, self._hash_seed)

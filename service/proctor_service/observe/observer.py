@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Concatenate, ParamSpec
 
 from proctor_service.errors import Failure, HandedBack
@@ -22,10 +22,9 @@ from proctor_service.sandbox.interface import (
     DEFAULT,
     HASH_SEEDS,
     Limits,
+    PassedSandboxes,
     Sandbox,
     Sandboxes,
-    StatefulSandbox,
-    Traits,
 )
 
 log = logging.getLogger(__name__)
@@ -140,17 +139,12 @@ class Observers:
 NO_OBSERVERS = Observers()
 
 
-class ObservedSandboxes:
-    """Source of sandboxes that tells `leased` of each lease."""
+class ObservedSandboxes(PassedSandboxes):
+    """Source of sandboxes that tells `leased` of each lease, but for stateful sandboxes."""
 
     def __init__(self, sandboxes: Sandboxes, leased: Leased) -> None:
-        self._sandboxes = sandboxes
+        super().__init__(sandboxes)
         self._leased = leased
-
-    @property
-    def traits(self) -> Traits:
-        """Properties of the backend."""
-        return self._sandboxes.traits
 
     @asynccontextmanager
     async def lease(
@@ -167,12 +161,6 @@ class ObservedSandboxes:
             raise
         finally:
             self._leased(sandbox_id, begun, time.time_ns(), reason)
-
-    def open(
-        self, limits: Limits, environment: str = DEFAULT, tags: Sequence[str] = ()
-    ) -> AbstractAsyncContextManager[StatefulSandbox]:
-        """Lease a stateful sandbox, of which no observer is told."""
-        return self._sandboxes.open(limits, environment, tags)
 
 
 def reason_of(error: BaseException) -> str:

@@ -323,6 +323,30 @@ class Sandboxes(Protocol):
         """
 
 
+class PassedSandboxes:
+    """Source of sandboxes that passes all questions on: the base of those that change some."""
+
+    def __init__(self, sandboxes: Sandboxes) -> None:
+        self._sandboxes = sandboxes
+
+    @property
+    def traits(self) -> Traits:
+        """See `Sandboxes`."""
+        return self._sandboxes.traits
+
+    def lease(
+        self, limits: Limits, environment: str = DEFAULT, hash_seed: int = HASH_SEEDS[0]
+    ) -> AbstractAsyncContextManager[Sandbox]:
+        """See `Sandboxes`."""
+        return self._sandboxes.lease(limits, environment, hash_seed)
+
+    def open(
+        self, limits: Limits, environment: str = DEFAULT, tags: Sequence[str] = ()
+    ) -> AbstractAsyncContextManager[StatefulSandbox]:
+        """See `Sandboxes`."""
+        return self._sandboxes.open(limits, environment, tags)
+
+
 class Backend(Sandboxes, Protocol):
     """Source of sandboxes, with its life."""
 

@@ -42,7 +42,7 @@ RLIMITS = (
 """A job's limits, in the order of its first bytes on the channel: `struct rlimit64` for each."""
 _RLIMIT_BYTES = 16
 LIMITS_BYTES = _RLIMIT_BYTES * len(RLIMITS)
-PROGRAM, SESSION = "program", "session"
+PROGRAM, SESSION = b"program", b"session"
 """Kinds of a sandbox in a command `fork DISK_MB KIND`."""
 LOCKED = b"+"  # first byte from a sandbox, sent before hostile code can run
 THREAD_MB = 2  # stack of a thread, where address space is limited
@@ -117,19 +117,19 @@ def main(
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
     if not config["memory_counted"]:
         kernel.make_threads_lean(THREAD_MB)
+    try:  # with 0, a handler of the machine in core_pattern would still run: see core(5)
+        resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
+    except (ValueError, OSError):  # above the hard limit of an ordinary user
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for name, value in (
-        # With 0, a handler of the machine in core_pattern would still run: see core(5).
-        (resource.RLIMIT_CORE, 1),
         (resource.RLIMIT_MEMLOCK, bounds["locked_bytes"] if bounds else _LOCKED_BYTES),
         (resource.RLIMIT_MSGQUEUE, 0),
         # also limits timers
         (resource.RLIMIT_SIGPENDING, bounds["pending_signals"] if bounds else _PENDING_SIGNALS),
     ):
-        try:
-            resource.setrlimit(name, (value, value))
-        except (ValueError, OSError):  # above the hard limit of an ordinary user
-            value = min(value, resource.getrlimit(name)[1])
-            resource.setrlimit(name, (value, value))
+        most = resource.getrlimit(name)[1]
+        value = value if most == resource.RLIM_INFINITY else min(value, most)
+        resource.setrlimit(name, (value, value))
     if image:
         image_root.take_variables(image["variables"])
     elif contained:
@@ -194,7 +194,7 @@ class _Forkserver:
         self.poll = select.poll()
         self.poll.register(control.fileno(), 0)  # reports only a hang-up
         self.start: _Start
-        self.start_of: tuple[int, ...] = ()
+        self.start_of: tuple[int | bytes, ...] = ()
         self.status = ctypes.c_int()
         # `struct rusage`: user and system time, each in seconds and microseconds, and the peak in kB.
         self.used = (ctypes.c_long * _RUSAGE_WORDS)()
@@ -235,12 +235,14 @@ class _Forkserver:
         err_read, err_write = _pipe()
         if not self.contained:
             self.place = isolation.make_place(self.uid, self.drops_user)
-        disk_mb, kind = shape.split()
-        start_of = channel.fileno(), out_write, err_write, int(disk_mb)
+        start_of = channel.fileno(), out_write, err_write, shape
         if self.start_of != start_of or self.place is not None:
-            self.start, self.start_of = self.prepare(*start_of), start_of
+            self.start, self.start_of = (
+                self.prepare(channel.fileno(), out_write, err_write, shape),
+                start_of,
+            )
         start = self.start
-        init = None if kind == b"session" else self.init
+        init = None if shape.endswith(SESSION) else self.init
         try:
             if init is None:
                 pid = kernel.clone(self.flags | (kernel.NEWPID if self.contained else 0))
@@ -306,8 +308,9 @@ class _Forkserver:
         if init is not None:  # the program is gone, and so is all else in a moment
             init.wait()
 
-    def prepare(self, channel: int, out: int, err: int, disk_mb: int) -> _Start:
-        """Prepare the start of a sandbox with these descriptors and this disk size."""
+    def prepare(self, channel: int, out: int, err: int, shape: bytes) -> _Start:
+        """Prepare the start of a sandbox with these descriptors and this shape, `DISK_MB KIND`."""
+        disk_mb = int(shape.split()[0])
         descriptors: list[kernel.Call] = [
             (_DUP3, channel, CHANNEL, os.O_CLOEXEC),
             (_DUP3, self.null, 0, 0),

@@ -14,10 +14,10 @@ import resource
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Generic, TypeVar
 
 from proctor_service.sandbox.linux import kernel, procfs
+from proctor_service.sandbox.local.kernel_users import sysctl
 from proctor_service.sandbox.local.shortage_probe import (
     EPOLL,
     IN_TRANSIT,
@@ -64,8 +64,8 @@ def user_limits(open_files: int) -> UserLimits:
     return UserLimits(
         {
             IN_TRANSIT: open_files,
-            PROCESSES: processes if processes > 0 else _sysctl("kernel/threads-max", 1 << 15),
-            **{kind: _sysctl(*which) for kind, which in _LIMITS.items()},
+            PROCESSES: processes if processes > 0 else sysctl("kernel/threads-max", 1 << 15),
+            **{kind: sysctl(*which) for kind, which in _LIMITS.items()},
         }
     )
 
@@ -238,10 +238,3 @@ def _pipe_pages(process: int, descriptor: int) -> int:
         return _PIPE_PAGES
     finally:
         os.close(pidfd)
-
-
-def _sysctl(name: str, otherwise: int) -> int:
-    try:
-        return int(Path("/proc/sys", name).read_text())
-    except (OSError, ValueError):
-        return otherwise

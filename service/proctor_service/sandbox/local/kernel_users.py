@@ -172,8 +172,8 @@ def bounds(sandboxes: int) -> dict[str, object]:
     def part(limit: int, least: int, most: int) -> int:
         return max(least, min(most, (limit - limit // _RESERVE) // sandboxes))
 
-    instances = _sysctl("fs/inotify/max_user_instances", 128)
-    watches = _sysctl("fs/inotify/max_user_watches", 8192)
+    instances = sysctl("fs/inotify/max_user_instances", 128)
+    watches = sysctl("fs/inotify/max_user_watches", 8192)
     return {
         "sysctls": {
             "user/max_inotify_instances": str(part(instances, 1, 8)),
@@ -184,7 +184,8 @@ def bounds(sandboxes: int) -> dict[str, object]:
     }
 
 
-def _sysctl(name: str, otherwise: int) -> int:
+def sysctl(name: str, otherwise: int) -> int:
+    """Return the number in a file below /proc/sys, or `otherwise`."""
     try:
         return int(Path("/proc/sys", name).read_text())
     except (OSError, ValueError):

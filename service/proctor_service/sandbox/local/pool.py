@@ -57,7 +57,8 @@ class Shape:
     is_session: bool = False
 
     def __str__(self) -> str:
-        return f"{self.disk_mb} {SESSION if self.is_session else PROGRAM}"
+        kind = SESSION if self.is_session else PROGRAM
+        return f"{self.disk_mb} {kind.decode()}"
 
 
 @dataclass(frozen=True, slots=True)

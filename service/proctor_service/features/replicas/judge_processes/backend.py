@@ -18,6 +18,7 @@ from proctor_service.processes.values import (
 )
 from proctor_service.sandbox.interface import (
     CHARGE,
+    HASH_SEEDS,
     PAYER,
     Asleep,
     Command,
@@ -77,7 +78,7 @@ class WorkersBackend:
         await self._holders.close()
 
     def lease(
-        self, limits: Limits, environment: str = DEFAULT, hash_seed: int = 0
+        self, limits: Limits, environment: str = DEFAULT, hash_seed: int = HASH_SEEDS[0]
     ) -> AbstractAsyncContextManager[Sandbox]:
         """Raise RuntimeError: the judge runs where the sandboxes are."""
         raise RuntimeError("sandboxes for evaluations are leased in the judge processes")
