@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from harness import Service, running_service
 from judging import JSON, calls, check_rows, one, verdicts
+from visible_folder import visible_python
 
 from proctor_service.settings import Settings
 
@@ -18,7 +17,10 @@ from proctor_service.settings import Settings
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
     """A real service; the interpreter of the tests has numpy, which a system's own may lack."""
-    with running_service(Settings(sandbox_python=Path(sys.executable)), judge=None) as running:
+    with (
+        visible_python() as python,
+        running_service(Settings(sandbox_python=python), judge=None) as running,
+    ):
         yield running
 
 

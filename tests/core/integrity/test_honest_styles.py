@@ -3,16 +3,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 from harness import Service, running_service
 from judging import ask
 from optional_programs import skip_without
+from visible_folder import visible_python
 
 from proctor_service.settings import Settings
 
@@ -184,7 +183,10 @@ TASKS = [
 @pytest.fixture(scope="module")
 def numpy_service() -> Iterator[Service]:
     """A service whose sandboxes have the interpreter of the tests, which has numpy."""
-    with running_service(Settings(sandbox_python=Path(sys.executable)), judge=None) as running:
+    with (
+        visible_python() as python,
+        running_service(Settings(sandbox_python=python), judge=None) as running,
+    ):
         yield running
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import shutil
-import sys
 import textwrap
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +15,7 @@ import httpx
 import pytest
 from compat_requests import VERL, post, run_code
 from harness import Service, running_service
+from visible_folder import visible_python
 
 from proctor_service.settings import Settings
 from proctor_service.settings.languages import LANGUAGES, SANDBOX_PATH, language_named
@@ -24,8 +24,11 @@ from proctor_service.settings.languages import LANGUAGES, SANDBOX_PATH, language
 @pytest.fixture(scope="module")
 def with_pytest() -> Iterator[httpx.Client]:
     """Of a service whose interpreter, that of the tests, has pytest: a system's own may lack it."""
-    settings = Settings(sandbox_python=Path(sys.executable))
-    with running_service(settings, judge=None) as running, running.client() as client:
+    with (
+        visible_python() as python,
+        running_service(Settings(sandbox_python=python), judge=None) as running,
+        running.client() as client,
+    ):
         yield client
 
 
