@@ -57,7 +57,7 @@ LOOKS_AROUND = """
 import os, socket
 assert not os.path.exists("/etc/proctor") and not os.path.exists("/app")
 assert not [name for name in os.environ if "PROCTOR" in name], os.environ
-assert [name for name in os.listdir("/proc") if name.isdigit()] == ["1"]
+assert [name for name in os.listdir("/proc") if name.isdigit()] == ["1", "2"]
 status = dict(line.split(":", 1) for line in open("/proc/self/status"))
 assert int(status["CapEff"], 16) == 0 == int(status["CapBnd"], 16)
 assert status["Seccomp"].strip() == "2" and status["NoNewPrivs"].strip() == "1"

@@ -76,9 +76,11 @@ def attack_by_reward(
     found: Findings = {}
     with _unchanged(service, found, environment), service.client() as client:
         body = {"submissions": batch, "extract": "none", "cache": False, "environment": environment}
-        answer = client.post("/reward", json=body)
-        assert answer.status_code == 200, answer.text
-        results = answer.json()["results"]
+        results = _results(client, body)
+        for place, result in enumerate(results):
+            # A neighbour may hold what the kernel counts by user for as long as all tries take.
+            if result["verdict"] is None and result["error"]["retryable"]:
+                [results[place]] = _results(client, {**body, "submissions": [batch[place]]})
     for attack, result, honest in zip(programs, results[::2], results[1::2], strict=True):
         _note_result(found, attack, result)
         if honest["reward"] != 1.0:
@@ -86,6 +88,13 @@ def attack_by_reward(
                 f"{honest['verdict']} {honest['error']} {honest['usage']}"
             )
     return found
+
+
+def _results(client: httpx.Client, body: dict[str, Any]) -> list[dict[str, Any]]:
+    answer = client.post("/reward", json=body)
+    assert answer.status_code == 200, answer.text
+    results: list[dict[str, Any]] = answer.json()["results"]
+    return results
 
 
 def attack_in_sandboxes(
