@@ -49,7 +49,9 @@ def make_rules(languages: Mapping[str, Language]) -> tuple[Graders, LanguageRule
     """
     added = [each.graders(languages) for each in FEATURES]
     others = next(each.languages for each in added if each.languages is not None)
-    graders = [*own_graders(others.programs), *(rules for each in added for rules in each.graders)]
+    graders = [*own_graders(others.programs)]
+    for each in added:
+        graders += each.graders(others.programs)
     return {each.kind: each for each in graders}, others
 
 

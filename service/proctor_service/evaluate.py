@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 
-from proctor_client.wire import Scoring
+from proctor_client.wire import Scoring, VerifierGrader
 from proctor_service.errors import Failure, HandedBack, JudgeFailed
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.observe.observer import NO_OBSERVERS, ObservedSandboxes, Observer, Observers
@@ -119,7 +119,7 @@ class Evaluator:
                     judgement.unreported,
                     extra={"evaluation_id": item.evaluation_id},
                 )
-            worth = reward(judgement, submission.scoring)
+            worth = reward(judgement, submission)
             queue_seconds = waited_seconds + ticket.queue_seconds
             return Outcome(judgement, worth, queue_seconds=queue_seconds)
         except Failure:
@@ -157,16 +157,23 @@ def _without_code(submission: NoCode) -> Outcome:
     return Outcome(judgement, 0.0)
 
 
-def reward(judgement: Judgement, scoring: Scoring) -> float:
+def reward(judgement: Judgement, submission: Submission) -> float:
     """Return the reward of a judgement: the only place where a verdict becomes a number.
 
-    `all`: 1.0 when the verdict is `passed`, else 0.0. `fraction`: tests passed over all tests.
-
-    A grader without countable tests (`exec`, `command`) counts as one test. The verifier of a Harbor
-    task gives the reward itself.
+    `all`: 1.0 when the verdict is `passed`, else 0.0. `fraction`: tests passed over all tests. `points`:
+    the share of the points. A grader without countable tests (`exec`, `command`) counts as one test. The
+    verifier of a task gives a score from 0.0 to 1.0, which lies between the `min` and `max` of its grader.
     """
-    if judgement.verifier_reward is not None:
-        return judgement.verifier_reward
+    share, grader = _share(judgement, submission.scoring), submission.grader
+    if isinstance(grader, VerifierGrader):
+        return grader.max if share == 1 else grader.min + share * (grader.max - grader.min)
+    return share
+
+
+def _share(judgement: Judgement, scoring: Scoring) -> float:
+    """Return what a judgement is worth, from 0 to 1."""
+    if judgement.score is not None:
+        return judgement.score
     if judgement.verdict == "passed":
         return 1.0
     if scoring == "all" or judgement.total == 0:

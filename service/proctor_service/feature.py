@@ -115,11 +115,18 @@ class LanguageRules:
     named: Callable[[Language, str], Language]
 
 
+def _no_graders(_: Languages) -> Sequence[GraderRules]:
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class FeatureGraders:
-    """Graders of a feature, or the languages other than Python."""
+    """Graders of a feature, or the languages other than Python.
 
-    graders: tuple[GraderRules, ...] = ()
+    `graders`: takes the languages other than Python; a grader of the core's kind replaces it.
+    """
+
+    graders: Callable[[Languages], Sequence[GraderRules]] = _no_graders
     languages: LanguageRules | None = None
 
 

@@ -6,9 +6,9 @@ import base64
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, ClassVar, Literal, Self, TypeAlias, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, get_args
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from proctor_client.wire.base import (
     AnyJson,
@@ -18,6 +18,13 @@ from proctor_client.wire.base import (
     JsonObject,
     Request,
     Texts,
+)
+from proctor_client.wire.limits import Limits
+from proctor_client.wire.programs import (
+    CheckerField,
+    GeneratedCases,
+    Interactor,
+    Subtask,
 )
 
 Runner = Literal["cargo_test", "go_test", "jest", "junit", "pytest"]
@@ -40,12 +47,12 @@ class _Grader(Request):
     """A grader.
 
     `by_default`: integrity of its results. `any_language`: False for Python alone. `judges`: a program, the
-    files of a working directory, or the sandbox that an agent has left.
+    files of a working directory, the sandbox that an agent has left, or a completion with or without code.
     """
 
     by_default: ClassVar[Integrity] = "in_process"
     any_language: ClassVar[bool] = False
-    judges: ClassVar[Literal["program", "files", "sandbox"]] = "program"
+    judges: ClassVar[Literal["program", "files", "sandbox", "completion"]] = "program"
 
     reveal: bool = Field(False, description="Let expected values appear in messages and failures.")
 
@@ -138,8 +145,10 @@ class StdioCase(Request):
     """Run of the program: its standard input and the expected standard output."""
 
     stdin: str = ""
-    stdout: str | Annotated[list[str], Field(min_length=1)] = Field(
-        description="Expected output, or a list of accepted ones."
+    stdout: str | Annotated[list[str], Field(min_length=1)] | None = Field(
+        None,
+        description="Expected output, or a list of accepted ones. A `checker` or an `interactor` may do "
+        "without.",
     )
     argv: Arguments = Field(default_factory=list, description="Arguments of the program.")
     files: Texts = Field(
@@ -150,6 +159,17 @@ class StdioCase(Request):
     )
 
 
+def _kind_of_cases(value: Any) -> str:
+    return "GeneratedCases" if isinstance(value, dict | GeneratedCases) else "list"
+
+
+_Cases: TypeAlias = Annotated[
+    Annotated[list[StdioCase], Field(min_length=1, max_length=4096), Tag("list")]
+    | Annotated[GeneratedCases, Tag("GeneratedCases")],
+    Discriminator(_kind_of_cases),
+]
+
+
 class StdioGrader(_Grader):
     """Program runs: passes when each run prints the expected output and exits with code 0."""
 
@@ -157,7 +177,7 @@ class StdioGrader(_Grader):
     any_language = True
 
     kind: Literal["stdio"]
-    cases: list[StdioCase] = Field(min_length=1, max_length=4096)
+    cases: _Cases
     compare: Literal["tokens", "lines", "trimmed", "exact"] = Field(
         "tokens",
         description="`tokens`: words between ASCII white space. `trimmed`: lines without white space at "
@@ -165,6 +185,37 @@ class StdioGrader(_Grader):
     )
     ignore_case: bool = Field(False, description="Letters in upper and lower case are equal.")
     tolerance: _Tolerance = Field(0.0, union_mode="left_to_right", description=_TOLERANCE)
+    checker: CheckerField | None = Field(
+        None,
+        description="A program of the task's author that judges each output in place of `compare`, or the "
+        "name of a ready one.",
+    )
+    interactor: Interactor | None = Field(
+        None, description="A program of the task's author that each run talks to."
+    )
+    subtasks: list[Subtask] = Field(
+        default_factory=list,
+        max_length=4096,
+        description="For the scoring `points`; by default each case earns one point.",
+    )
+
+    @model_validator(mode="after")
+    def _judgeable(self) -> Self:
+        if self.checker is not None and self.interactor is not None:
+            raise ValueError("cases have either a checker or an interactor")
+        has_answers = isinstance(self.cases, GeneratedCases) and self.cases.reference is not None
+        if isinstance(self.cases, list):
+            has_answers = all(case.stdout is not None for case in self.cases)
+        needs_answers = self.checker is None or isinstance(self.checker, str)
+        if needs_answers and self.interactor is None and not has_answers:
+            raise ValueError("each case needs its stdout, or generated cases a reference")
+        count = len(self.cases.seeds if isinstance(self.cases, GeneratedCases) else self.cases)
+        for place, subtask in enumerate(self.subtasks):
+            if not all(0 <= case < count for case in subtask.cases):
+                raise ValueError(f"subtask {place} names a case that there is not")
+            if not all(0 <= earlier < place for earlier in subtask.requires):
+                raise ValueError(f"subtask {place} requires one that is not before it")
+        return self
 
 
 class PytestGrader(_Grader):
@@ -206,6 +257,44 @@ class CommandGrader(_Grader):
             raise ValueError("a command has either an argv or a runner")
         if self.runner is not None and not self.files:
             raise ValueError("a runner needs files with tests")
+        return self
+
+
+class VerifierGrader(_Grader):
+    """Verifier of the task's author: Python, or a program of any language, that returns a score from 0 to 1.
+
+    It runs in a sandbox of its own and gets the completion, its code, the prompt, `params`, and a handle
+    to the submission: docs/verifiers.md.
+    """
+
+    by_default = "separated"
+    any_language = True
+    judges = "completion"
+
+    kind: Literal["verifier"]
+    name: str | None = Field(
+        None, description="A verifier of the service, as in GET /verifiers, in place of `source`."
+    )
+    source: str = ""
+    verifier_language: str = Field("python", description="Of `source`.")
+    files: Texts = Field(default_factory=dict, description="Files beside the verifier, by path.")
+    environment: str | None = Field(None, description="Of the verifier; by default `default`.")
+    verifier_limits: Limits | None = Field(None, description="Of the verifier.")
+    params: JsonObject = Field(default_factory=dict, description="Data of the task.")
+    reference: str | None = Field(
+        None,
+        description="A completion that is right: the verifier judges it once for a task, and a score below "
+        "1.0 is an `invalid_task`.",
+    )
+    min: float = Field(0.0, allow_inf_nan=False, description="Reward of the score 0.")
+    max: float = Field(1.0, allow_inf_nan=False, description="Reward of the score 1.")
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if (self.name is None) == (not self.source):
+            raise ValueError("a verifier has either a name or a source")
+        if not self.min < self.max:
+            raise ValueError("min is not below max")
         return self
 
 
@@ -273,6 +362,7 @@ Grader = Annotated[
     | StdioGrader
     | PytestGrader
     | CommandGrader
+    | VerifierGrader
     | HarborGrader,
     Field(discriminator="kind"),
 ]

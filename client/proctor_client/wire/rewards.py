@@ -26,6 +26,7 @@ from proctor_client.wire.base import (
     Verdict,
 )
 from proctor_client.wire.graders import Grader
+from proctor_client.wire.limits import Limits
 
 _RESULT: dict[str, JsonValue] = {
     "index": 0,
@@ -65,33 +66,6 @@ _SUMMARY: dict[str, JsonValue] = {
     "errors": 0,
     "mean_reward": 1.0,
 }
-
-
-class Limits(Request):
-    """Resource limits of one submission. An omitted field has the server's default."""
-
-    cpu_seconds: float | None = Field(
-        None,
-        gt=0,
-        description="CPU time of all its processes for one test: a call, a statement, a test function or "
-        "a case.",
-    )
-    wall_seconds: float | None = Field(
-        None, gt=0, description="Wall time in which it idled, for one test."
-    )
-    total_cpu_seconds: float | None = Field(
-        None,
-        gt=0,
-        description="CPU time for all tests together. Default: ten times that of one test; for `stdio` none.",
-    )
-    total_wall_seconds: float | None = Field(
-        None, gt=0, description="Idle time for all tests together, with the same default."
-    )
-    memory_mb: int | None = Field(None, gt=0, description="Memory of all its processes together.")
-    output_kb: int | None = Field(None, gt=0, description="Kept of stdout, and of stderr.")
-    processes: int | None = Field(None, gt=0, description="Processes and threads at once.")
-    disk_mb: int | None = Field(None, gt=0, description="Working directory and /tmp together.")
-    network: bool | None = Field(None, description="Reach the network; most servers refuse it.")
 
 
 class Message(Bounded):
@@ -149,7 +123,8 @@ class Submission(Code):
     extract: Extract | None = None
     environment: str | None = Field(None, description="Instead of the request's.")
     prompt: str | Messages | None = Field(
-        None, description="What the policy saw; for the journal, never judged."
+        None,
+        description="What the policy saw; for the journal and for `verifier`, never judged otherwise.",
     )
     group: str | None = Field(None, description="Echoed: the prompt that a GRPO group shares.")
 
@@ -190,7 +165,8 @@ class RewardRequest(Code):
         "has failed; `off`: no second run.",
     )
     prompt: str | Messages | None = Field(
-        None, description="What the policy saw; for the journal, never judged."
+        None,
+        description="What the policy saw; for the journal and for `verifier`, never judged otherwise.",
     )
     extract: Extract = "auto"
     tags: list[str] = Field([], max_length=64)

@@ -30,7 +30,8 @@ from proctor_client.wire.base import (
     Verdict,
 )
 from proctor_client.wire.graders import Grader
-from proctor_client.wire.rewards import Code, ItemError, Limits, Messages
+from proctor_client.wire.limits import Limits
+from proctor_client.wire.rewards import Code, ItemError, Messages
 
 _TRAJECTORY: dict[str, JsonValue] = {
     "task_id": "p1",

@@ -18,7 +18,8 @@ from proctor_client.wire.base import (
     Texts,
 )
 from proctor_client.wire.graders import Grader
-from proctor_client.wire.rewards import Code, ItemError, Limits, Usage
+from proctor_client.wire.limits import Limits
+from proctor_client.wire.rewards import Code, ItemError, Usage
 
 _SANDBOX: dict[str, JsonValue] = {
     "id": "sb_1f0cb3c1d0a94b5c8e2f7a6d5b4c3e2a",

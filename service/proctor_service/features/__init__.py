@@ -11,10 +11,12 @@ from proctor_service.features.journal.feature import JournalFeature
 from proctor_service.features.languages.feature import LanguagesFeature
 from proctor_service.features.replicas.feature import ReplicasFeature
 from proctor_service.features.rollouts.feature import RolloutsFeature
+from proctor_service.features.verifiers.feature import VerifiersFeature
 
 FEATURES: tuple[type[Feature], ...] = (
     EnvironmentsFeature,
     LanguagesFeature,
+    VerifiersFeature,
     ReplicasFeature,
     AviatoFeature,
     RolloutsFeature,

@@ -110,10 +110,19 @@ def run_for_file(channel: Channel, path: str, run: Callable[[], object]) -> None
 def place(channel: Channel, job: dict[str, Any]) -> None:
     """Write the job's text files, and the binary files behind the job; set standard input."""
     work_files.write_files(job.get("files") or {})
-    for path, size_bytes in job.get("binaries") or ():
-        work_files.write_file(path, _received(channel, size_bytes), 0o755)
+    place_binaries(channel, job)
     if job.get("stdin"):
         script.feed_stdin(job["stdin"])
+
+
+def place_binaries(channel: Channel, job: dict[str, Any]) -> None:
+    """Write the files whose bytes are behind the job. `stdin_file` is the one of them on stdin."""
+    for path, size_bytes in job.get("binaries") or ():
+        work_files.write_file(path, _received(channel, size_bytes), 0o755)
+    if job.get("stdin_file"):
+        descriptor = os.open(job["stdin_file"], os.O_RDONLY)
+        os.dup2(descriptor, 0)
+        os.close(descriptor)
 
 
 def _received(channel: Channel, size_bytes: int) -> bytes:

@@ -109,6 +109,8 @@ def rehearse() -> bytes:
 
 def _python(channel: Channel, job: dict[str, Any]) -> None:
     script.prepare(job)
+    if "binaries" in job:
+        command.place_binaries(channel, job)
     mode = job["mode"]
     if mode == "calls":
         function_calls.run_calls(channel, job)

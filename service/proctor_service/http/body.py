@@ -269,6 +269,9 @@ BRANCHES: Mapping[str, frozenset[str]] = {
     "extract": frozenset({f"literal[{','.join(map(repr, get_args(ExtractName)))}]", "ExtractRule"}),
     "tolerance": frozenset({"constrained-float", "Tolerance"}),
     "stdout": frozenset({"str", "list[str]"}),
+    "cases": frozenset({"list", "GeneratedCases"}),
+    "checker": frozenset({"name", "Checker"}),
+    "seeds": frozenset({"int", "str"}),
 }
 """Names that pydantic inserts after a field's name, for the tried branch of a union."""
 

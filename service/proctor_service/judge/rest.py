@@ -77,7 +77,7 @@ async def with_rest(
         total_cpu_seconds=limits.all_cpu_seconds,
         total_wall_seconds=limits.all_wall_seconds,
     )
-    while submission.scoring == "fraction" and judged.limited is not None:
+    while submission.scoring != "all" and judged.limited is not None:
         wasted.add(judged.usage)
         first += judged.limited + 1
         grader, time_left = _after(submission.grader, first), left(limits, whole.usage)

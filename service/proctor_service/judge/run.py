@@ -129,7 +129,7 @@ def message(kind: str, **fields: object) -> bytes:
 
 def python_message(submission: Submission, mode: str, **fields: object) -> bytes:
     """Return the job of running a Python submission: `calls`, `script` or `serve`."""
-    if mode == "calls" and submission.scoring == "fraction":
+    if mode == "calls" and submission.scoring != "all":
         fields["says_loaded"] = True  # tells whether a limit ended the load or the first call
     return message(
         "python", mode=mode, source=submission.source, files=dict(submission.files), **fields

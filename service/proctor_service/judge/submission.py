@@ -9,20 +9,23 @@ from __future__ import annotations
 import io
 import math
 import tokenize
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from proctor_client.wire import (
+    AuthorProgram,
     Compiler,
     ControlOutcome,
     Failure,
+    GeneratedCases,
     Grader,
     Integrity,
     Level,
     NegativeControl,
     Scoring,
+    StdioGrader,
     Verdict,
 )
 from proctor_service.sandbox.interface import DEFAULT, Limits, Sandboxes, Usage
@@ -36,7 +39,8 @@ class Submission:
     """Code to judge, already extracted from its completion, with its grader and limits.
 
     `state`: the files of a stateful sandbox (`StatefulSandbox.snapshot`), restored before `files`.
-    `asked_at` and `deadline`: beginning and end of its item, by the monotonic clock.
+    `asked_at` and `deadline`: beginning and end of its item, by the monotonic clock. `completion`, `prompt`:
+    for a grader of completions alone, as plain JSON; its `source` is empty for a completion without code.
     """
 
     source: str
@@ -51,10 +55,26 @@ class Submission:
     deadline: float = math.inf
     asked_at: float = -math.inf
     compiler: Compiler | None = None
+    completion: str = ""
+    prompt: Any = None
 
 
 SOLUTION = "solution.py"
 _ENCODINGS = ("utf-8", "utf-8-sig", "ascii", "iso-8859-1", "iso-8859-15", "cp1252")
+
+
+def author_programs(grader: Grader) -> Iterator[tuple[str, AuthorProgram]]:
+    """Return the programs of the task's author, by the names of their fields."""
+    if not isinstance(grader, StdioGrader):
+        return
+    if isinstance(grader.checker, AuthorProgram):
+        yield "checker", grader.checker
+    if grader.interactor is not None:
+        yield "interactor", grader.interactor
+    if isinstance(grader.cases, GeneratedCases):
+        yield "cases.generator", grader.cases.generator
+        if grader.cases.reference is not None:
+            yield "cases.reference", grader.cases.reference
 
 
 def needs_solution(grader: Grader) -> bool:
@@ -109,8 +129,8 @@ class Judgement:
     sandbox_id: str | None = None
     unreported: str = ""
     """Ending of a program without a report, due to the submission or a failure of our runner."""
-    verifier_reward: float | None = None
-    """Reward of the task's own verifier, 0.0 to 1.0; None for the other graders."""
+    score: float | None = None
+    """Score of the task's own verifier, or share of the points, 0.0 to 1.0; else None."""
     limited: int | None = None
     """Place of the test in which a limit ended the program; for `rest.py` alone."""
 
@@ -126,6 +146,8 @@ def test_list(grader: Grader) -> tuple[str, Sequence[Any]]:
 
 def test_count(grader: Grader) -> int:
     """Return the number of tests of a grader; 0 if the tests cannot be counted."""
+    if isinstance(grader, StdioGrader) and isinstance(grader.cases, GeneratedCases):
+        return len(grader.cases.seeds)
     return len(test_list(grader)[1])
 
 

@@ -13,13 +13,19 @@ from typing import Any
 from pydantic import BaseModel
 
 from proctor_client.wire import (
+    AuthorProgram,
     Call,
+    Checker,
     Compiler,
     Failure,
+    GeneratedCases,
     Grader,
+    Interactor,
     StdioCase,
+    Subtask,
     Tolerance,
 )
+from proctor_client.wire import Limits as WireLimits
 from proctor_client.wire.graders import GRADERS
 from proctor_service.errors import ProctorServiceError, SandboxLost
 from proctor_service.judge.submission import Judgement, Submission
@@ -27,7 +33,16 @@ from proctor_service.sandbox.interface import Command, Ended, Limits, Traits, Us
 
 Values = tuple[Any, ...]
 
-_CASES: Mapping[str, type[BaseModel]] = MappingProxyType({"calls": Call, "stdio": StdioCase})
+_PARTS: Mapping[str, type[BaseModel]] = MappingProxyType(
+    {
+        each.__name__: each
+        for each in (
+            *(Call, StdioCase, Tolerance, WireLimits, AuthorProgram, Checker, Interactor),
+            *(GeneratedCases, Subtask),
+        )
+    }
+)
+"""Models within graders."""
 _REMEMBERED_GRADERS = 32
 _REMEMBERED_BYTES = 32 << 20
 
@@ -41,7 +56,7 @@ _ended_values = attrgetter(
 _judgement_values = attrgetter(
     "verdict", "passed", "total", "message", "stdout", "stderr", "truncated", "exit_code",
     "integrity", "level", "hack_signals", "negative_control", "sandbox_id", "unreported",
-    "verifier_reward",
+    "score",
 )  # fmt: skip
 
 
@@ -58,12 +73,7 @@ class Graders:
         """Return the grader as bytes."""
         entry = self._encoded.get(id(grader))
         if entry is None:
-            fields = dict(grader.__dict__)
-            if "cases" in fields:
-                fields["cases"] = [each.__dict__ for each in fields["cases"]]
-            if isinstance(tolerance := fields.get("tolerance"), Tolerance):
-                fields["tolerance"] = tolerance.__dict__
-            text = marshal.dumps((grader.kind, fields))
+            text = marshal.dumps((grader.kind, _fields_of(grader)))
             entry = self._encoded[id(grader)] = (grader, text)  # the reference keeps the id unique
             self._encoded_bytes += len(text)
             while _is_too_much(self._encoded, self._encoded_bytes):
@@ -77,17 +87,40 @@ class Graders:
         if grader is None:
             kind, fields = marshal.loads(text)
             # Without a second validation: the values come from a valid grader.
-            if kind in _CASES:
-                fields["cases"] = [_CASES[kind].model_construct(**each) for each in fields["cases"]]
-            if isinstance(tolerance := fields.get("tolerance"), dict):
-                fields["tolerance"] = Tolerance.model_construct(**tolerance)
-            made: Any = GRADERS[kind].model_construct(**fields)
+            made: Any = GRADERS[kind].model_construct(**_decoded_fields(fields))
             grader = self._decoded[text] = made
             self._decoded_bytes += len(text)
             while _is_too_much(self._decoded, self._decoded_bytes):
                 oldest, _ = self._decoded.popitem(last=False)
                 self._decoded_bytes -= len(oldest)
         return grader
+
+
+def _fields_of(model: BaseModel) -> dict[str, Any]:
+    """Return the fields of a model; a model among them is a tuple of its name and its fields."""
+    return {name: _plain(value) for name, value in model.__dict__.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return type(value).__name__, _fields_of(value)
+    if isinstance(value, list) and value and isinstance(value[0], BaseModel):
+        return [_plain(each) for each in value]
+    return value
+
+
+def _decoded_fields(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields passed to `_fields_of`."""
+    return {name: _made(value) for name, value in fields.items()}
+
+
+def _made(value: Any) -> Any:
+    if isinstance(value, tuple):  # JSON has none
+        name, fields = value
+        return _PARTS[name].model_construct(**_decoded_fields(fields))
+    if isinstance(value, list) and value and isinstance(value[0], tuple):
+        return [_made(each) for each in value]
+    return value
 
 
 def _is_too_much(graders: Sized, size_bytes: int) -> bool:
@@ -112,6 +145,8 @@ def submission_values(submission: Submission, graders: Graders) -> Values:
         submission.deadline,
         submission.asked_at,
         compiler_values(submission.compiler),
+        submission.completion,
+        submission.prompt,
     )
 
 
@@ -122,10 +157,10 @@ def compiler_values(compiler: Compiler | None) -> dict[str, Any] | None:
 
 def submission_of(values: Values, graders: Graders) -> Submission:
     """Return the submission of `submission_values`."""
-    source, grader, limits, *rest, compiler = values
+    source, grader, limits, *rest, compiler, completion, prompt = values
     options = None if compiler is None else Compiler(**compiler)
     submission = Submission(source, graders.decode(grader), Limits(*limits), *rest)
-    return replace(submission, compiler=options)
+    return replace(submission, compiler=options, completion=completion, prompt=prompt)
 
 
 def judgement_values(judgement: Judgement) -> Values:
@@ -138,7 +173,7 @@ def judgement_of(values: Values) -> Judgement:
     """Return the judgement of `judgement_values`."""
     (
         verdict, passed, total, message, stdout, stderr, truncated, exit_code,
-        integrity, level, hack_signals, negative_control, sandbox_id, unreported, verifier_reward,
+        integrity, level, hack_signals, negative_control, sandbox_id, unreported, score,
         failures, usage,
     ) = values  # fmt: skip
     return Judgement(
@@ -160,7 +195,7 @@ def judgement_of(values: Values) -> Judgement:
         usage=Usage(*usage),
         sandbox_id=sandbox_id,
         unreported=unreported,
-        verifier_reward=verifier_reward,
+        score=score,
     )
 
 

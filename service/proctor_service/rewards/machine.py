@@ -12,11 +12,14 @@ from functools import cached_property
 from typing import NoReturn
 
 from proctor_client.wire import (
+    Checker,
     CommandGrader,
     Compiler,
     ExecGrader,
     Fingerprint,
+    GeneratedCases,
     Grader,
+    Interactor,
     PytestGrader,
     StdioGrader,
 )
@@ -24,7 +27,7 @@ from proctor_client.wire import Limits as WireLimits
 from proctor_client.wire.graders import GRADERS
 from proctor_service.errors import InvalidRequest
 from proctor_service.judge.extract import Texts
-from proctor_service.judge.submission import Graders, Place
+from proctor_service.judge.submission import Graders, Place, author_programs
 from proctor_service.rewards.fingerprint import fingerprint_of
 from proctor_service.sandbox.environments import NO_ENVIRONMENTS, Environments
 from proctor_service.sandbox.interface import TESTS, Backend, Limits
@@ -184,6 +187,27 @@ class Machine:
             **totals,
         )
 
+    def check_grader(self, grader: Grader, where: str) -> None:
+        """Check the files, arguments and programs of a grader. Raises InvalidRequest."""
+        _check_files_of(grader, where)
+        for name, program in author_programs(grader):
+            at = f"{where}.{name}"
+            environment = self.environment(program.environment, f"{at}.environment")
+            self.limits(program.limits, f"{at}.limits", environment=environment)
+            check_files(program.files, f"{at}.files")
+            language = language_named(program.language, self.settings.languages)
+            if language not in (here := self.languages(environment)):
+                raise InvalidRequest(
+                    f"{at}.language: no {program.language[:100]!r} here, only: {', '.join(here)}"
+                )
+            if isinstance(program, Checker | Interactor) and program.argv:
+                _check_argv(program.argv, f"{at}.argv")
+
+    def program_digests(self, grader: Grader) -> list[str]:
+        """Return the digests of the environments of the task's own programs."""
+        names = [program.environment for _, program in author_programs(grader)]
+        return [self.digest(name) for name in names if name is not None]
+
     def language(self, name: str, grader: Grader, where: str, environment: str = DEFAULT) -> str:
         """Return the name of a language for a name or an alias.
 
@@ -255,11 +279,13 @@ def check_compiler(compiler: Compiler, dialect: str | None, where: str) -> None:
             raise InvalidRequest(f"{where}.defines.{index}: {text}")
 
 
-def check_files_of(grader: Grader, where: str) -> None:
+def _check_files_of(grader: Grader, where: str) -> None:
     """Raise InvalidRequest for paths and arguments of a grader, impossible in a sandbox."""
     if isinstance(grader, PytestGrader | CommandGrader):
         check_files(grader.files, f"{where}.files")
     elif isinstance(grader, StdioGrader):
+        if isinstance(grader.cases, GeneratedCases):
+            return
         for index, case in enumerate(grader.cases):
             at = f"{where}.cases.{index}"
             if case.files:

@@ -54,13 +54,18 @@ from proctor_service.http.openapi import answers, body_of
 from proctor_service.http.responses import NDJSON, AnswerFormat, Line, RequestTask, task_response
 from proctor_service.http.task_store import TaskStore
 from proctor_service.judge.extract import PYTHON_TEXTS, Around, read_program
-from proctor_service.judge.submission import Judgement, Submission, integrity_of, test_count
+from proctor_service.judge.submission import (
+    Judgement,
+    Submission,
+    author_programs,
+    integrity_of,
+    test_count,
+)
 from proctor_service.outcomes import Item, NoCode, Origin, Outcome
 from proctor_service.rewards.machine import (
     Machine,
     check_compiler,
     check_files,
-    check_files_of,
 )
 from proctor_service.rewards.results import recalled
 from proctor_service.sandbox.interface import Limits
@@ -306,7 +311,7 @@ class Translation:
                 "/sandboxes/{id}/grade"
             )
         if isinstance(grader, PytestGrader | CommandGrader | StdioGrader):
-            self._check_files_of(grader, f"{where}.grader" if body.grader else "grader")
+            self._check_grader(grader, f"{where}.grader" if body.grader else "grader")
         environment = DEFAULT
         if body.environment is not None:
             environment = self.machine.environment(body.environment, f"{where}.environment")
@@ -365,9 +370,9 @@ class Translation:
         dialect = None if table is None else table.dialect
         check_compiler(compiler, dialect, f"{where}compiler")
 
-    def _check_files_of(self, grader: Grader, where: str) -> None:
+    def _check_grader(self, grader: Grader, where: str) -> None:
         if id(grader) not in self._checked_graders:
-            check_files_of(grader, where)
+            self.machine.check_grader(grader, where)
             self._checked_graders.add(id(grader))
 
     def _with_owner(
@@ -400,7 +405,7 @@ class Translation:
             cache_key=cache_key,
             tags=tuple(request.tags),
             priority=request.priority,
-            portable=self.portable and submission.environment == DEFAULT,
+            portable=self.portable and _is_portable(submission),
             origin=origin,
         )
         return RequestItem(index, body.id, body.group, item)
@@ -422,6 +427,7 @@ class Translation:
             submission.scoring,
             submission.negative_control,
             submission.compiler,
+            self.machine.program_digests(submission.grader),
             len(submission.source),
             sorted(submission.files.items()),
         )
@@ -433,6 +439,17 @@ class Translation:
             key.update(digest)
         key.update(submission.source.encode("utf-8", "surrogatepass"))
         return key.digest()
+
+
+def _is_portable(submission: Submission | NoCode) -> bool:
+    """Return True if a result of a peer says all that the judgement is."""
+    if submission.environment != DEFAULT:
+        return False
+    if isinstance(submission, NoCode):
+        return True
+    if submission.scoring == "points" or submission.grader.judges == "completion":
+        return False
+    return not any(author_programs(submission.grader))
 
 
 def _set_fields(message: Message) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from proctor_service.judge.submission import (
     test_count,
 )
 from proctor_service.outcomes import Item, NoCode, Origin
-from proctor_service.rewards.machine import Machine, check_files_of, refuse_compiler
+from proctor_service.rewards.machine import Machine, refuse_compiler
 from proctor_service.rewards.routes import RewardHandler
 from proctor_service.sandbox.interface import Limits
 from proctor_service.sandboxes.registry import Registry, Session
@@ -48,7 +48,7 @@ class Gradings:
 
         Raises InvalidRequest.
         """
-        check_files_of(request.grader, "grader")
+        self._machine.check_grader(request.grader, "grader")
         if request.compiler is not None:
             refuse_compiler("compiler")
         self._machine.check_place(request.grader, session.environment, "grader")

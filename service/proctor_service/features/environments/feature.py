@@ -45,7 +45,7 @@ class EnvironmentsFeature(Feature):
         """Return the grader `harbor`."""
         from proctor_service.features.environments import harbor
 
-        return FeatureGraders((harbor.RULES,))
+        return FeatureGraders(lambda _: (harbor.RULES,))
 
     def backend(self, sources: Sources) -> Sources:
         """Return the sources with the environments of the settings. Raises StartError."""

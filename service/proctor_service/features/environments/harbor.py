@@ -84,7 +84,7 @@ class _Verification:
             usage=Usage() if ended is None else ended.usage,
             integrity="in_process",
             sandbox_id=self.sandbox_id,
-            verifier_reward=reward,
+            score=reward,
         )
 
 

@@ -130,11 +130,11 @@ class RewardSlices:
             broken = result.error.reason == InvalidTask.reason and not result.error.retryable
             return result.index, InvalidTask(result.error.message) if broken else None
         judgement = judgement_of(result)
-        scoring = _submission(items[result.index]).scoring
+        submission = _submission(items[result.index])
         if (
             judgement is None
             or judgement.verdict == "no_code"
-            or result.reward != reward(judgement, scoring)
+            or result.reward != reward(judgement, submission)
         ):
             return result.index, None
         seconds = result.usage.queue_seconds

@@ -49,7 +49,6 @@ from proctor_service.outcomes import JsonObject, Trajectory, TrajectoryPlan, Tra
 from proctor_service.rewards.machine import (
     Machine,
     check_files,
-    check_files_of,
     check_tags,
     refuse_compiler,
 )
@@ -100,7 +99,7 @@ class Planning:
         """Return the trajectories of one task. Raises InvalidRequest, naming the field."""
         where = f"tasks.{number}"
         check_files(wire_task.files, f"{where}.files")
-        check_files_of(wire_task.grader, f"{where}.grader")
+        self._machine.check_grader(wire_task.grader, f"{where}.grader")
         if wire_task.compiler is not None:
             refuse_compiler(f"{where}.compiler")
         environment = self._environment

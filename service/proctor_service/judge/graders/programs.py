@@ -1,12 +1,11 @@
-"""`exec`, `stdio` and `command`: whole programs, in Python or in another language (`Languages`).
+"""`exec` and `command`: whole programs, in Python or in another language (`Languages`).
 
 A Python program runs as a script in the warm interpreter. A program in another language is compiled
-once, in its own sandbox; the binaries then run in a fresh sandbox for each case.
+once, in its own sandbox; the binaries then run in a fresh sandbox each time.
 """
 
 from __future__ import annotations
 
-import asyncio
 import re
 import secrets
 from collections.abc import Mapping, Sequence
@@ -15,22 +14,17 @@ from functools import partial
 from typing import Protocol
 
 from proctor_client.wire import (
-    MAX_FAILURES,
     CommandGrader,
     ExecGrader,
-    Failure,
     PytestGrader,
     StdioCase,
-    StdioGrader,
     Verdict,
 )
 from proctor_service.errors import JudgeFailed
-from proctor_service.guest.command import NO_OUTPUT
 from proctor_service.judge.control.expectations import Tests
 from proctor_service.judge.control.graders import of_exec, of_pytest
 from proctor_service.judge.graders.in_process import judge_pytest
 from proctor_service.judge.python_source import joined
-from proctor_service.judge.rest import Wasted, left
 from proctor_service.judge.run import (
     LIMITS,
     Run,
@@ -39,26 +33,20 @@ from proctor_service.judge.run import (
     of_silence,
     python_message,
     run,
-    text_of,
     understand,
     with_files,
 )
 from proctor_service.judge.submission import Control, GraderRules, Judgement, Submission
-from proctor_service.judge.text import Closeness, Comparison
 from proctor_service.sandbox.interface import Sandboxes, Usage
 from proctor_service.settings.languages import PYTHON
 
 NOT_STARTED = b'["not started"]'  # a started program cannot report this
 _NO_CASE = StdioCase(stdout="")
-_STDOUT_AT_LEAST = 1 << 20
-_STDOUT_TIMES = 4
-_SHOWN_CHARACTERS = 200
 _LEFT = "the program left before its end"
 _LEFT_TESTS = (
     "the program exited before the end of its tests; an exit of the tests themselves is early, too"
 )
 _TEST_FILE = re.compile(r"\b(?:tests|launcher|program)\b")  # "tests.go:3: f is undefined"
-_SHORT_BYTES = 32_768  # largest output compared in the event loop, in a few ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +104,40 @@ class Program:
             **fields,
         )
 
+    def job_with(
+        self, argv: Sequence[str], files: Mapping[str, bytes], stdin_file: str | None = None
+    ) -> tuple[bytes, bytes]:
+        """Return the message that starts the program with these files of bytes, and the bytes behind it.
+
+        `stdin_file`: the one of them that is its standard input; without it there is none.
+        """
+        sizes = [*self.made.sizes, *((path, len(data)) for path, data in files.items())]
+        fields: dict[str, object] = {"binaries": sizes}
+        if stdin_file is not None:
+            fields["stdin_file"] = stdin_file
+        if self.argv is None:
+            line = python_message(self.submission, "script", argv=list(argv), **fields)
+        else:
+            whole = (*self.argv, *argv)
+            line = message("command", argv=whole, files=dict(self.files or {}), **fields)
+        return line, b"".join((self.made.data, *files.values()))
+
     @property
     def proves_end(self) -> bool:
         """True if the program reports the word at its end."""
         return self.argv is None or self.has_launcher
 
-    async def run(self, backend: Sandboxes, job: bytes, keep_stdout_bytes: int = 0) -> Run:
-        """Run the program once. Raises JudgeFailed if the sandbox lacks its interpreter."""
+    async def run(
+        self,
+        backend: Sandboxes,
+        job: bytes,
+        keep_stdout_bytes: int = 0,
+        data: bytes | None = None,
+    ) -> Run:
+        """Run the program once. Raises JudgeFailed if the sandbox lacks its interpreter.
+
+        `data`: the bytes behind the job, as from `job_with`; by default those of the compiler's files.
+        """
         environment = self.submission.environment
         limits, state = self.submission.limits, self.submission.state
         finished = await run(
@@ -132,7 +147,7 @@ class Program:
             environment,
             keep_stdout_bytes,
             state,
-            self.made.data,
+            self.made.data if data is None else data,
         )
         if self.argv is not None and "/" not in self.argv[0] and NOT_STARTED in finished.lines:
             raise JudgeFailed(f"the sandbox has no {self.argv[0]}")
@@ -163,7 +178,7 @@ class Languages(Protocol):
 
 
 def rules(languages: Languages) -> tuple[GraderRules, ...]:
-    """Return the rules of `exec`, `stdio` and `command`."""
+    """Return the rules of `exec` and `command`."""
 
     def exec_control(grader: ExecGrader) -> Control | None:
         def tests(source: str, language: str) -> Tests | None:
@@ -181,7 +196,6 @@ def rules(languages: Languages) -> tuple[GraderRules, ...]:
 
     return (
         GraderRules("exec", partial(judge_exec, languages=languages), control=exec_control),
-        GraderRules("stdio", partial(judge_stdio, languages=languages)),
         GraderRules(
             "command", partial(judge_command, languages=languages), control=command_control
         ),
@@ -229,71 +243,6 @@ async def judge_exec(
     )
     judgement = replace(judgement, usage=program.compiling + judgement.usage)
     return judgement if parts is None or grader.reveal else _without_tests(judgement)
-
-
-async def judge_stdio(
-    submission: Submission,
-    grader: StdioGrader,
-    backend: Sandboxes,
-    languages: Languages,
-) -> Judgement:
-    """Judge each case in a fresh sandbox, with its own limits of time.
-
-    With the scoring `all`, no case runs after the first end by a limit. `wall_seconds` also
-    bounds a total over all cases: their idle time plus the CPU time of failed cases. Cases after this
-    bound do not run. Otherwise a submission could fail slowly, outlast the deadline, and earn an error
-    where a verdict is due.
-    """
-    program = await prepared(submission, backend, languages)
-    if isinstance(program, Judgement):
-        return program
-    comparison = Comparison(grader.compare, Closeness.of(grader.tolerance), grader.ignore_case)
-    passed = 0
-    failures: list[Failure] = []
-    usage = program.compiling
-    wasted, limited = 0.0, Wasted(submission)
-    limits = submission.limits
-    first: Judgement | None = None
-    for index, case in enumerate(grader.cases):
-        accepted = [case.stdout] if isinstance(case.stdout, str) else case.stdout
-        longest = max(len(each.encode("utf-8", "replace")) for each in accepted)
-        keep = max(_STDOUT_AT_LEAST, _STDOUT_TIMES * longest)
-        if limits is not program.submission.limits:
-            program = replace(program, submission=replace(program.submission, limits=limits))
-        work = program.run(backend, program.job(case=case), keep)
-        is_decided = first is not None and submission.scoring == "all"
-        ran = await limited.in_time(work, is_decided=is_decided)
-        if ran is None:
-            break
-        finished = ran
-        limits = left(limits, finished.ended.usage)
-        judged = partial(_judge_case, finished, case, accepted, comparison, reveal=grader.reveal)
-        usage = usage + finished.ended.usage
-        if len(finished.ended.stdout) <= _SHORT_BYTES:
-            verdict, text = judged()
-        else:  # in a thread, so the event loop stays free
-            verdict, text = await asyncio.to_thread(judged)
-        wasted += finished.ended.usage.idle_seconds
-        if verdict == "passed":
-            passed += 1
-            last = finished
-            continue
-        finished.check_blame()
-        first = first or _cut(finished, submission, verdict, text)
-        if len(failures) < MAX_FAILURES:
-            failures.append(Failure(index=index, test=f"case {index}", message=text))
-        wasted += finished.ended.usage.cpu_seconds
-        if finished.ended.ending in LIMITS:
-            limited.add(finished.ended.usage)
-            if submission.scoring == "all":
-                break
-        if wasted > limits.wall_seconds or limits.are_used_up:
-            break
-    if first is None:
-        first = _cut(last, submission, "passed", "")
-    return replace(
-        first, passed=passed, total=len(grader.cases), failures=tuple(failures), usage=usage
-    )
 
 
 async def judge_command(
@@ -367,36 +316,3 @@ def ended_well(
     if NOT_STARTED in finished.lines:
         return "runtime_error", "the command was not found"
     return otherwise, f"the program ended with code {code}"
-
-
-def _judge_case(
-    finished: Run,
-    case: StdioCase,
-    accepted: Sequence[str],
-    comparison: Comparison,
-    *,
-    reveal: bool,
-) -> tuple[Verdict, str]:
-    """Return the verdict of a case, and the difference from the first of several accepted outputs."""
-    verdict, text = ended_well(finished)
-    if verdict != "passed":
-        # In contests, an exit code other than 0 is a crash, for any output.
-        return ("runtime_error" if verdict == "failed" else verdict), text
-    if case.output_file is not None and NO_OUTPUT in finished.lines:
-        return "failed", f"the program left no file {case.output_file[:_SHOWN_CHARACTERS]}"
-    actual = finished.ended.stdout.decode("utf-8", "replace")
-    if any(comparison.is_same(actual, each) for each in accepted):
-        return "passed", ""
-    return "failed", comparison.first_difference(actual, accepted[0], reveal=reveal)
-
-
-def _cut(finished: Run, submission: Submission, verdict: Verdict, text: str) -> Judgement:
-    """Return a judgement with stdout cut to its limit: comparing needs more output."""
-    room = submission.limits.output_kb << 10
-    out = finished.ended.stdout
-    return finished.judgement(
-        verdict,
-        message=text,
-        stdout=text_of(out[:room]),
-        truncated=finished.ended.truncated or len(out) > room,
-    )

@@ -1,0 +1,151 @@
+"""Programs of a task's author: compiled once, and each run in a sandbox of its own.
+
+A failure of one is never the submission's: before it has seen anything of a submission it is an
+InvalidTask.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pydantic import BaseModel
+
+from proctor_client.wire import AuthorProgram
+from proctor_client.wire import Limits as WireLimits
+from proctor_service.errors import InvalidTask
+from proctor_service.judge.graders.programs import Languages, Program, prepared
+from proctor_service.judge.run import Run, Unfit, text_of, understand
+from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.sandbox.interface import DEFAULT, Limits, Sandboxes
+from proctor_service.settings.languages import PYTHON, Language, language_named
+
+_SECONDS = 10.0  # at least, of CPU time and of waiting, where the author names none
+_MEMORY_MB = 512
+_OUTPUT_KB = 64
+_PROCESSES = 64
+_DISK_MB = 64
+_SHOWN_CHARACTERS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A finished run of an author's program."""
+
+    run: Run
+
+    @property
+    def exit_code(self) -> int | None:
+        """Exit code; None of a program that a limit, a signal or an exception in Python has ended."""
+        ended = self.run.ended
+        stopped = understand(self.run.lines).stopped
+        raised = stopped is not None and stopped.verdict != "early_exit"
+        return ended.exit_code if ended.ending == "exited" and not raised else None
+
+    @property
+    def stdout(self) -> str:
+        """What it printed."""
+        return text_of(self.run.ended.stdout)
+
+    @property
+    def stderr(self) -> str:
+        """What it printed on standard error."""
+        return text_of(self.run.ended.stderr)
+
+    def how_it_ended(self) -> str:
+        """Describe an unexpected end, with the end of its stderr."""
+        ended = self.run.ended
+        if ended.ending == "exited":
+            how = f"exit code {ended.exit_code}"
+        elif ended.ending == "signalled":
+            how = f"signal {ended.signal}"
+        else:
+            how = ended.ending
+        stderr = self.stderr.strip()[-_SHOWN_CHARACTERS:]
+        return f"{how}: {stderr}" if stderr else how
+
+
+class AuthorPrograms:
+    """Programs of tasks' authors, in the languages of the service."""
+
+    def __init__(self, languages: Languages, table: Mapping[str, Language]) -> None:
+        self.languages = languages
+        self._table = table
+
+    async def prepared(
+        self, name: str, author: AuthorProgram, task: Submission, backend: Sandboxes
+    ) -> Program:
+        """Return a program that is ready to run. `name`: of the program in messages.
+
+        Raises InvalidTask if it does not compile.
+        """
+        language = language_named(author.language, self._table)
+        if language != PYTHON and language not in self._table:
+            raise InvalidTask(f"{name}.language: no {author.language[:100]!r} here")
+        submission = Submission(
+            author.source,
+            task.grader,
+            author_limits(author.limits, task.limits),
+            language=language,
+            files=author.files,
+            environment=author.environment or DEFAULT,
+        )
+        try:
+            program = await prepared(submission, backend, self.languages)
+        except Unfit as unfit:
+            raise InvalidTask(f"{name}: {unfit}") from None
+        if isinstance(program, Judgement):
+            text = program.message[:_SHOWN_CHARACTERS]
+            raise InvalidTask(f"{name} does not compile: {program.verdict}: {text}")
+        return program
+
+    async def run(
+        self,
+        name: str,
+        program: Program,
+        backend: Sandboxes,
+        argv: Sequence[str] = (),
+        files: Mapping[str, bytes] | None = None,
+        stdin_file: str | None = None,
+        keep_stdout_bytes: int = 0,
+    ) -> Finished:
+        """Run a program once, with these files beside it. Raises InvalidTask for unfit files."""
+        job, data = program.job_with(argv, files or {}, stdin_file)
+        try:
+            return Finished(await program.run(backend, job, keep_stdout_bytes, data))
+        except Unfit as unfit:
+            raise InvalidTask(f"{name}: {unfit}") from None
+
+
+def author_limits(wanted: WireLimits | None, task: Limits) -> Limits:
+    """Return the limits of an author's program: what it names, or those of the task, which may be tight."""
+    limits = replace(
+        task,
+        cpu_seconds=max(task.cpu_seconds, _SECONDS),
+        wall_seconds=max(task.wall_seconds, _SECONDS),
+        memory_mb=max(task.memory_mb, _MEMORY_MB),
+        output_kb=max(task.output_kb, _OUTPUT_KB),
+        processes=max(task.processes, _PROCESSES),
+        disk_mb=max(task.disk_mb, _DISK_MB),
+        network=False,
+        total_cpu_seconds=None,
+        total_wall_seconds=None,
+    )
+    if wanted is None:
+        return limits
+    return replace(limits, **wanted.model_dump(exclude_none=True, exclude={"network"}))
+
+
+def digest_of(*parts: BaseModel | str | bytes | None) -> bytes:
+    """Return a digest of models and texts, for what is kept by content."""
+    key = hashlib.blake2b(digest_size=20)
+    for part in parts:
+        if isinstance(part, BaseModel):
+            data = part.model_dump_json().encode("utf-8", "surrogatepass")
+        elif isinstance(part, str):
+            data = part.encode("utf-8", "surrogatepass")
+        else:
+            data = b"\0none" if part is None else part
+        key.update(b"%d:" % len(data) + data)
+    return key.digest()

@@ -1,0 +1,169 @@
+"""Checkers: a program of the task's author says whether an output is right.
+
+It runs in a sandbox of its own, after the submission has ended, with the input of the case, the output and
+the answer as files. First it judges the case's own answer, once for a task: a checker that rejects it is an
+InvalidTask. A checker that fails on the output of a submission alone has not accepted it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from proctor_client.wire import Checker, Interactor, StdioCase, StdioGrader
+from proctor_service.errors import InvalidTask
+from proctor_service.features.verifiers.author_programs import (
+    AuthorPrograms,
+    Finished,
+    digest_of,
+)
+from proctor_service.judge.graders.programs import Program
+from proctor_service.judge.graders.stdio import CaseOutcome, accepted_of, case_ended_well
+from proctor_service.judge.stored_results import StoredResults
+from proctor_service.judge.submission import Submission
+from proctor_service.sandbox.interface import Sandboxes
+
+CHECKER_FAILED = "checker_failed"
+"""Hack signal of an output on which the task's own program failed."""
+INPUT, OUTPUT, ANSWER = "case/input", "case/output", "case/answer"
+FEEDBACK = "case/feedback/"
+_MESSAGES = f"{FEEDBACK}judgemessage.txt"
+_MOST_OUTPUT_BYTES = 16 << 20
+_TIMES_ANSWER = 4
+_POINTS = re.compile(r"points\s+([0-9.eE+-]{1,40})(?:\s|$)")  # "points 0.5 half of the edges"
+_ICPC = MappingProxyType({42: 1.0, 43: 0.0})
+_TESTLIB = MappingProxyType({0: 1.0, 1: 0.0, 2: 0.0, 4: 0.0, 8: 0.0})
+"""Scores by exit code: of testlib.h _ok, _wa, _pe, _dirt and _unexpected_eof."""
+_SHOWN_CHARACTERS = 300
+REJECTED = "the checker rejects the output"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """What a checker says. `score`: from 0 to 1; None if it failed itself."""
+
+    score: float | None
+    text: str = ""
+
+
+def result_of(program: Checker | Interactor, finished: Finished) -> CheckResult:
+    """Return what a finished checker or interactor says, by its convention."""
+    if program.convention == "open_r1":
+        return _printed_score(finished)
+    code = finished.exit_code
+    scores = _ICPC if program.convention == "icpc" else _TESTLIB
+    if code is not None and code in scores:
+        return CheckResult(scores[code], _line(finished.stderr))
+    if code == 7 and program.convention == "testlib":
+        return _points(finished, program.max_points)
+    return CheckResult(None, finished.how_it_ended())
+
+
+def _printed_score(finished: Finished) -> CheckResult:
+    try:
+        score = float(finished.stdout.strip()[:40]) if finished.exit_code == 0 else math.nan
+    except ValueError:
+        score = math.nan
+    if 0 <= score <= 1:
+        return CheckResult(score, _line(finished.stderr))
+    return CheckResult(None, finished.how_it_ended())
+
+
+def _points(finished: Finished, max_points: float) -> CheckResult:
+    """Return the score of `quitp` of testlib: `points 0.5 text` on standard error."""
+    found = _POINTS.match(finished.stderr)
+    try:
+        points = float(found[1]) if found else math.nan
+    except ValueError:
+        points = math.nan
+    if not 0 <= points <= max_points:
+        return CheckResult(None, finished.how_it_ended())
+    return CheckResult(points / max_points, _line(finished.stderr))
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())[:_SHOWN_CHARACTERS]
+
+
+class ByChecker:
+    """Judges a run by a checker. `accepted`: what it said of the tasks' own answers, None if it accepts."""
+
+    def __init__(
+        self,
+        programs: AuthorPrograms,
+        accepted: StoredResults[str | None],
+        checker: Checker,
+        task: Submission,
+        grader: StdioGrader,
+        backend: Sandboxes,
+    ) -> None:
+        self._programs = programs
+        self._accepted = accepted
+        self._checker = checker
+        self._task = task
+        self._grader = grader
+        self._backend = backend
+        self._digest = digest_of(checker)
+
+    async def __call__(self, program: Program, index: int, case: StdioCase) -> CaseOutcome:
+        """Run the program, and have its output checked. Raises InvalidTask."""
+        await self._check_answer(index, case)
+        answers = accepted_of(case)
+        longest = max((len(each) for each in answers), default=0)
+        keep = max(_MOST_OUTPUT_BYTES, _TIMES_ANSWER * longest)
+        finished = await program.run(self._backend, program.job(case=case), keep)
+        verdict, text = case_ended_well(finished, case)
+        if verdict != "passed":
+            return CaseOutcome(finished, verdict, text)
+        if len(finished.ended.stdout) >= keep:
+            return CaseOutcome(finished, "failed", "the output is longer than a checker reads")
+        result = await self._checked(case, finished.ended.stdout)
+        shown = f": {result.text}" if result.text and self._grader.reveal else ""
+        if result.score is None:
+            text = f"the checker failed on the output{shown}"
+            return CaseOutcome(finished, "failed", text, signals=(CHECKER_FAILED,))
+        if result.score == 1:
+            return CaseOutcome(finished, "passed", score=1.0)
+        return CaseOutcome(finished, "failed", f"{REJECTED}{shown}", result.score)
+
+    async def _check_answer(self, index: int, case: StdioCase) -> None:
+        """Raise InvalidTask if the checker does not accept an answer of the case itself."""
+        for answer in accepted_of(case):
+            key = digest_of(self._digest, case.stdin, answer)
+
+            async def make(answer: str = answer) -> str | None:
+                result = await self._checked(case, answer.encode("utf-8", "surrogatepass"))
+                if result.score == 1:
+                    return None
+                how = "failed" if result.score is None else "does not accept it"
+                return f"the checker {how}: {result.text}" if result.text else f"the checker {how}"
+
+            problem = await self._accepted.once(key, make)
+            if problem is not None:
+                raise InvalidTask(f"checker: the answer of case {index}: {problem}")
+
+    async def _checked(self, case: StdioCase, output: bytes) -> CheckResult:
+        """Return what the checker says of an output. Raises SandboxLost if that is uncertain."""
+        checker = self._checker
+        program = await self._programs.prepared("checker", checker, self._task, self._backend)
+        answer = next(iter(accepted_of(case)), "").encode("utf-8", "surrogatepass")
+        stdin = case.stdin.encode("utf-8", "surrogatepass")
+        files = {INPUT: stdin, OUTPUT: output, ANSWER: answer}
+        stdin_file = None
+        if checker.convention == "icpc":
+            paths = [INPUT, ANSWER, FEEDBACK]
+            files[_MESSAGES] = b""
+            stdin_file = OUTPUT
+        elif checker.convention == "open_r1":
+            paths = [INPUT, ANSWER, OUTPUT]
+        else:
+            paths = [INPUT, OUTPUT, ANSWER]
+        finished = await self._programs.run(
+            "checker", program, self._backend, [*paths, *checker.argv], files, stdin_file
+        )
+        result = result_of(checker, finished)
+        if result.score != 1:
+            finished.run.check_blame()
+        return result

@@ -1,0 +1,75 @@
+"""Ready checkers by name: comparisons of an output with the answer.
+
+`unordered_lines`: the same lines in any order. `unordered_tokens`: the same words in any order.
+`one_of`: the output is one of the answer's lines. `permutation`: each line has the words of the answer's
+line, in any order. `float_lists`: line by line as many words, and each number close to the expected one.
+All take time linear in the two texts, but for a sort.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from proctor_client.wire import CheckerName
+from proctor_service.judge.graders.stdio import Compares
+from proctor_service.judge.text import Closeness, Comparison
+
+_CLOSE = Closeness(absolute=1e-6, relative=1e-6)
+
+
+@dataclass(frozen=True, slots=True)
+class _Unordered:
+    """Compares the parts of two texts in any order; each part by a comparison of its text."""
+
+    name: CheckerName
+    ignore_case: bool
+
+    def is_same(self, actual: str, expected: str) -> bool:
+        """Tell whether `actual` has the same parts as `expected`."""
+        if self.ignore_case:
+            actual, expected = actual.casefold(), expected.casefold()
+        return self._parts(actual) == self._parts(expected)
+
+    def first_difference(self, actual: str, expected: str, *, reveal: bool = False) -> str:
+        """Say that the texts differ."""
+        return "" if self.is_same(actual, expected) else _differs(self.name, expected, reveal)
+
+    def _parts(self, text: str) -> Sequence[object]:
+        lines = [tuple(line.split()) for line in text.splitlines()]
+        lines = [line for line in lines if line]
+        if self.name == "unordered_lines":
+            return sorted(lines)
+        if self.name == "permutation":
+            return [tuple(sorted(line)) for line in lines]
+        return sorted(word for line in lines for word in line)
+
+
+@dataclass(frozen=True, slots=True)
+class _OneOf:
+    """Accepts each line of the expected text."""
+
+    comparison: Comparison
+
+    def is_same(self, actual: str, expected: str) -> bool:
+        """Tell whether `actual` is a line of `expected`."""
+        lines = [line for line in expected.splitlines() if line.strip()]
+        return any(self.comparison.is_same(actual, line) for line in lines)
+
+    def first_difference(self, actual: str, expected: str, *, reveal: bool = False) -> str:
+        """Say that no line is the same."""
+        return "" if self.is_same(actual, expected) else _differs("one_of", expected, reveal)
+
+
+def named_checker(name: CheckerName, closeness: Closeness, *, ignore_case: bool) -> Compares:
+    """Return the checker of this name. `closeness`: of numbers, for `float_lists` and `one_of`."""
+    if name == "one_of":
+        return _OneOf(Comparison("tokens", closeness, ignore_case))
+    if name == "float_lists":
+        return Comparison("trimmed", _CLOSE if closeness.is_exact else closeness, ignore_case)
+    return _Unordered(name, ignore_case)
+
+
+def _differs(name: str, expected: str, reveal: bool) -> str:
+    text = f"the output differs from the answer by {name}"
+    return f"{text}: {expected[:200]!r}" if reveal else text

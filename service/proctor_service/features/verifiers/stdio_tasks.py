@@ -1,0 +1,63 @@
+"""`stdio` whose cases are judged by programs of the task's author."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from proctor_client.wire import StdioCase, StdioGrader
+from proctor_service.features.verifiers.author_programs import AuthorPrograms
+from proctor_service.features.verifiers.checkers import ByChecker
+from proctor_service.features.verifiers.named_checkers import named_checker
+from proctor_service.judge.graders.programs import prepared
+from proctor_service.judge.graders.stdio import ByOutput, CaseJudge, judge_cases
+from proctor_service.judge.stored_results import StoredResults
+from proctor_service.judge.submission import GraderRules, Judgement, Submission
+from proctor_service.judge.text import Closeness, Comparison
+from proctor_service.sandbox.interface import Sandboxes
+
+_MOST_ANSWERS = 100_000
+_MOST_ANSWERS_BYTES = 16 << 20
+_ENTRY_BYTES = 200
+
+
+class StdioTasks:
+    """Judge of `stdio`, with what it keeps of each task."""
+
+    def __init__(self, programs: AuthorPrograms) -> None:
+        self._programs = programs
+        self._accepted: StoredResults[str | None] = StoredResults(
+            _MOST_ANSWERS, _MOST_ANSWERS_BYTES, lambda text: _ENTRY_BYTES + len(text or "")
+        )
+
+    def rules(self) -> Sequence[GraderRules]:
+        """Return the rules of `stdio`."""
+        return (GraderRules("stdio", self.judge),)
+
+    async def judge(
+        self, submission: Submission, grader: StdioGrader, backend: Sandboxes
+    ) -> Judgement:
+        """Judge each case by the checker or the interactor of the task, or else by its output."""
+        cases = await self._cases(grader)
+        program = await prepared(submission, backend, self._programs.languages)
+        if isinstance(program, Judgement):
+            return program
+        return await judge_cases(
+            program, grader, cases, self._judge_of(submission, grader, backend)
+        )
+
+    async def _cases(self, grader: StdioGrader) -> Sequence[StdioCase]:
+        assert isinstance(grader.cases, list)
+        return grader.cases
+
+    def _judge_of(
+        self, submission: Submission, grader: StdioGrader, backend: Sandboxes
+    ) -> CaseJudge:
+        closeness = Closeness.of(grader.tolerance)
+        checker = grader.checker
+        if checker is None:
+            comparison = Comparison(grader.compare, closeness, grader.ignore_case)
+            return ByOutput(backend, comparison, reveal=grader.reveal)
+        if isinstance(checker, str):
+            named = named_checker(checker, closeness, ignore_case=grader.ignore_case)
+            return ByOutput(backend, named, reveal=grader.reveal)
+        return ByChecker(self._programs, self._accepted, checker, submission, grader, backend)
