@@ -216,8 +216,9 @@ async def run_calls(
             elif line == _LOADED:
                 sandbox.begin_test()
 
-        begin(sandbox, GuestMessage(job, limits, takes_turns=True, on_line=on_line), state)
-        sandbox.send(next(unsent))
+        # The first call comes with the job: each message wakes the program.
+        first = job + next(unsent)
+        begin(sandbox, GuestMessage(first, limits, takes_turns=True, on_line=on_line), state)
         return check_outcome(await _finished(sandbox))
 
 
