@@ -427,11 +427,12 @@ class Translation:
             submission.scoring,
             submission.negative_control,
             submission.compiler,
-            self.machine.program_digests(submission.grader),
             len(submission.source),
             sorted(submission.files.items()),
         )
         key.update(repr(small).encode())
+        if isinstance(submission.grader, StdioGrader):
+            key.update(repr(self.machine.program_digests(submission.grader)).encode())
         for shared in (submission.limits, submission.grader):
             digest = self._digests.get(id(shared))
             if digest is None:
@@ -447,9 +448,10 @@ def _is_portable(submission: Submission | NoCode) -> bool:
         return False
     if isinstance(submission, NoCode):
         return True
-    if submission.scoring == "points" or submission.grader.judges == "completion":
+    grader = submission.grader
+    if submission.scoring == "points" or grader.judges == "completion":
         return False
-    return not any(author_programs(submission.grader))
+    return not (isinstance(grader, StdioGrader) and any(author_programs(grader)))
 
 
 def _set_fields(message: Message) -> dict[str, Any]:
