@@ -73,7 +73,7 @@ class Channel:
         self._owner, self._cpu_seconds = _getpid(), cpu_seconds
 
     def detach(self) -> int:
-        """Return the descriptor, for direct use; the read buffer must be empty."""
+        """Return the descriptor, for direct use: to read, the read buffer must be empty."""
         return self._descriptor
 
     def receive(self) -> bytes | None:
@@ -99,6 +99,11 @@ class Channel:
                 return None
             self._received += data
             chunk = min(2 * chunk, _MOST_AT_ONCE)
+
+    @property
+    def has_line(self) -> bool:
+        """True if `receive` returns a line without a read."""
+        return self._received.find(b"\n", self._searched) >= 0
 
     def read(self, most_bytes: int) -> bytes:
         """Return at most `most_bytes` bytes after a line; empty at the end of the channel."""

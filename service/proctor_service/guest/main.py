@@ -11,6 +11,8 @@ pytest          run pytest in the submission's interpreter       pytest_run.run_
 shared          run test code in the submission's interpreter    shared_run.run_shared
 session         run many commands, in sequence or concurrently   session.run_session
 state           restore a snapshot, then run another job         file_operations.restore
+
+A script or a command may be `interactive`: its stdin and stdout are pipes to the service (interaction.py).
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ import traceback
 from typing import Any
 
 from ..codec import values
-from . import command, function_calls, script, work_files
+from . import command, function_calls, interaction, script, work_files
 from .channel import Channel
 from .same_process import main as shared_run
 from .same_process import pytest_run
@@ -67,6 +69,8 @@ def _take_job(channel: Channel) -> None:
     path = job.pop("output_file", None)
     if path is not None:
         command.run_for_file(channel, path, lambda: _run(channel, job))
+    if job.pop("interactive", False):
+        interaction.run_interactive(channel, job, _run)
     _run(channel, job)
 
 

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from proctor_client.wire import AuthorProgram
 from proctor_client.wire import Limits as WireLimits
 from proctor_service.errors import InvalidTask
+from proctor_service.features.verifiers.pairs import Pairs
 from proctor_service.judge.graders.programs import Languages, Program, prepared
 from proctor_service.judge.run import Run, Unfit, text_of, understand
 from proctor_service.judge.submission import Judgement, Submission
@@ -67,10 +68,14 @@ class Finished:
 
 
 class AuthorPrograms:
-    """Programs of tasks' authors, in the languages of the service."""
+    """Programs of tasks' authors, in the languages of the service.
+
+    `pairs`: sandboxes for two programs that run at the same time.
+    """
 
     def __init__(self, languages: Languages, table: Mapping[str, Language]) -> None:
         self.languages = languages
+        self.pairs = Pairs()
         self._table = table
 
     async def prepared(

@@ -105,16 +105,24 @@ class Program:
         )
 
     def job_with(
-        self, argv: Sequence[str], files: Mapping[str, bytes], stdin_file: str | None = None
+        self,
+        argv: Sequence[str],
+        files: Mapping[str, bytes],
+        stdin_file: str | None = None,
+        *,
+        interactive: bool = False,
     ) -> tuple[bytes, bytes]:
         """Return the message that starts the program with these files of bytes, and the bytes behind it.
 
-        `stdin_file`: the one of them that is its standard input; without it there is none.
+        `stdin_file`: the one of them that is its standard input; without it there is none. `interactive`: its
+        standard input and output are pipes to the service (`guest/interaction.py`).
         """
         sizes = [*self.made.sizes, *((path, len(data)) for path, data in files.items())]
         fields: dict[str, object] = {"binaries": sizes}
         if stdin_file is not None:
             fields["stdin_file"] = stdin_file
+        if interactive:
+            fields["interactive"] = True
         if self.argv is None:
             line = python_message(self.submission, "script", argv=list(argv), **fields)
         else:
@@ -149,9 +157,13 @@ class Program:
             state,
             self.made.data if data is None else data,
         )
+        self.check_start(finished)
+        return finished
+
+    def check_start(self, finished: Run) -> None:
+        """Raise JudgeFailed if the sandbox lacks the program's interpreter."""
         if self.argv is not None and "/" not in self.argv[0] and NOT_STARTED in finished.lines:
             raise JudgeFailed(f"the sandbox has no {self.argv[0]}")
-        return finished
 
 
 class Languages(Protocol):

@@ -1,0 +1,162 @@
+"""A program whose standard input and output are pipes to the service, while it runs.
+
+The lines that go between the service and the sandbox are in `guest/interaction.py`. The lines of a sandbox
+are hostile: a line of another form is ignored, and a number can hurt its own program alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from proctor_service.guest.channel import BEGAN
+from proctor_service.guest.interaction import CREDIT_BYTES, MAX_REPORT_BYTES, PIECE_BYTES
+from proctor_service.judge.run import Run, begin, check_outcome
+from proctor_service.sandbox.interface import GuestMessage, Limits, Sandbox
+
+_LINE = re.compile(rb'!?\["([a-z]+)"(?:,([0-9]{1,18}))?(?:,([01]))?(?:,"([A-Za-z0-9+/=]*)")?\]')
+"""`["out",0,"NQo="]`, `["waits",12,1]`, `!["closed"]`."""
+
+
+def nothing() -> None:
+    """Take note of a change, where nobody waits for one."""
+
+
+@dataclass(slots=True)
+class PipedProgram:
+    """The service's side of a program in a leased sandbox.
+
+    `on_output`: called in the event loop with each piece that the program prints, of at most 64 KB. It prints
+    no more than `CREDIT_BYTES` (128 KB) until `allow` lets it. `on_change`: called when it begins to wait,
+    has taken input, or has closed its standard output.
+
+    `said_bytes`, `given_bytes`, `taken_bytes`: what it has printed, and of its input what was sent, and what
+    is in its pipe or read. `is_waiting`: it has read all its input and waits for more, or for `allow`.
+    `is_stuck`: nothing in its sandbox can end this wait.
+    """
+
+    sandbox: Sandbox
+    on_output: Callable[[bytes], None]
+    on_change: Callable[[], None] = nothing
+    said_bytes: int = 0
+    given_bytes: int = 0
+    taken_bytes: int = 0
+    is_waiting: bool = False
+    is_stuck: bool = False
+    is_closed: bool = False
+    is_hung_up: bool = False
+    is_over: bool = False
+    _first_lines: list[bytes] = field(default_factory=list)
+    _reports: bytearray = field(default_factory=bytearray)
+    _owed_bytes: int = 0
+    _has_turn: bool = True
+
+    def begin(
+        self, job: bytes, limits: Limits, data: bytes = b"", state: bytes | None = None
+    ) -> None:
+        """Start an `interactive` job with the bytes behind it."""
+        begin(self.sandbox, GuestMessage(job, limits, takes_turns=True), state)
+        if data:
+            self.sandbox.send(data)
+
+    async def listen(self) -> None:
+        """Hear the program until its sandbox ends."""
+        while (line := await self.sandbox.receive()) is not None:
+            if len(self._first_lines) < 1 or not self._first_lines[-1].startswith(BEGAN):
+                self._first_lines.append(line)
+            else:
+                self._hear(line)
+        self.is_over, self.is_waiting, self.is_stuck = True, False, False
+        self.on_change()
+
+    async def finished(self) -> Run:
+        """Wait for the end. Its lines are those of the program's interpreter. Raises as `run`."""
+        ended = await self.sandbox.ended()
+        reports = bytes(self._reports).split(b"\n")[:-1]
+        lines = (*self._first_lines, *reports)
+        return check_outcome(Run(lines, ended, self.sandbox.id))
+
+    # ------------------------------------------------------------ to the program
+
+    async def give(self, data: bytes) -> None:
+        """Send input of any size, and wait while much of it is not sent."""
+        view = memoryview(data)
+        for start in range(0, len(view), PIECE_BYTES):
+            self.send(view[start : start + PIECE_BYTES])
+            await self.sandbox.drain()
+
+    def send(self, piece: bytes | memoryview) -> None:
+        """Send input; the caller bounds what the program has not taken."""
+        if self.is_hung_up or self.is_over:
+            return
+        self.given_bytes += len(piece)
+        self._tell(b'["in","%s"]\n' % base64.b64encode(piece))
+
+    def allow(self, size_bytes: int) -> None:
+        """Let the program print so much more, as soon as it is worth a message."""
+        self._owed_bytes += size_bytes
+        if self._owed_bytes >= CREDIT_BYTES // 2 and not (self.is_hung_up or self.is_over):
+            self._tell(b'["credit",%d]\n' % self._owed_bytes)
+            self._owed_bytes = 0
+
+    def own_wait(self) -> None:
+        """Count the program's present wait as its own idle time."""
+        self._has_turn = True
+        self.sandbox.send(b'["alone"]\n')
+
+    def hang_up(self) -> None:
+        """End its input. From then on it may print what it likes, and waits for nobody."""
+        if not self.is_hung_up:
+            self.is_hung_up = self._has_turn = True
+            self.is_waiting = self.is_stuck = False
+            self.sandbox.hang_up()
+
+    def _tell(self, line: bytes) -> None:
+        self._has_turn = True
+        self.is_waiting = self.is_stuck = False
+        self.sandbox.send(line)
+
+    # ------------------------------------------------------------ from the program
+
+    def _hear(self, line: bytes) -> None:
+        found = _LINE.fullmatch(line)
+        if found is None:
+            return
+        word, number, sure, text = found.groups()
+        if number is not None:
+            self.taken_bytes = max(self.taken_bytes, min(int(number), self.given_bytes))
+        keeps_turn = line.startswith(b"!")
+        self._mark_turn(word, ends=not keeps_turn, is_sure=sure == b"1")
+        if word == b"out":
+            data = _decoded(text)
+            self.said_bytes += len(data)
+            self.on_output(data)
+        elif word == b"report" and len(self._reports) < MAX_REPORT_BYTES:
+            self._reports += _decoded(text)
+        elif word == b"closed":
+            self.is_closed = True
+        if word in (b"waits", b"took", b"closed") or number is not None:
+            self.on_change()
+
+    def _mark_turn(self, word: bytes, *, ends: bool, is_sure: bool) -> None:
+        """Note whose turn it is after a line; return a turn that should not have ended."""
+        is_waiting = word == b"waits" and self.taken_bytes == self.given_bytes
+        if word in (b"out", b"waits", b"busy"):
+            self.is_waiting, self.is_stuck = is_waiting, is_waiting and is_sure
+        if ends:
+            self._has_turn = False
+        is_behind = self.taken_bytes < self.given_bytes  # new input is on its way
+        speaks_on = word == b"out" and not ends
+        if (is_behind or speaks_on or word == b"busy") and not self._has_turn:
+            self._has_turn = True
+            if not self.is_hung_up:
+                self.sandbox.send(b'["again"]\n')
+
+
+def _decoded(text: bytes | None) -> bytes:
+    try:
+        return base64.b64decode(text or b"")
+    except ValueError:
+        return b""
