@@ -11,6 +11,7 @@ in pieces of at most 64 KB, as JSON lines:
     ["waits", taken, sure]   it waits for input or credit. `sure`: nothing in the sandbox can end the wait
     ["busy", taken]          it does not, although it has spoken
     ["took", taken]          it has been given so much
+    ["read", bytes]          it has ended, and had read so much of its input
     ["closed"]               it has closed its standard output
     ["report", base64]       lines of the program's interpreter, as on the channel of other jobs
 
@@ -265,6 +266,8 @@ class _Relay:
     def drain(self) -> None:
         """Send what the ended program left in its pipes; its children may go on writing."""
         self.has_input = False
+        unread = _readable(self.stdin) if self.stdin >= 0 else 0
+        self.channel.send(b'!["read",%d]\n' % (self.taken - unread))
         while self.watched.get(self.reports) and _readable(self.reports):
             self.take_report()
         left = _readable(self.stdout) if self.stdout >= 0 else 0

@@ -29,7 +29,7 @@ CHECKER_FAILED = "checker_failed"
 """Hack signal of an output on which the task's own program failed."""
 INPUT, OUTPUT, ANSWER = "case/input", "case/output", "case/answer"
 FEEDBACK = "case/feedback/"
-_MESSAGES = f"{FEEDBACK}judgemessage.txt"
+MESSAGES = f"{FEEDBACK}judgemessage.txt"
 _MOST_OUTPUT_BYTES = 16 << 20
 _TIMES_ANSWER = 4
 _POINTS = re.compile(r"points\s+([0-9.eE+-]{1,40})(?:\s|$)")  # "points 0.5 half of the edges"
@@ -154,7 +154,7 @@ class ByChecker:
         stdin_file = None
         if checker.convention == "icpc":
             paths = [INPUT, ANSWER, FEEDBACK]
-            files[_MESSAGES] = b""
+            files[MESSAGES] = b""
             stdin_file = OUTPUT
         elif checker.convention == "open_r1":
             paths = [INPUT, ANSWER, OUTPUT]

@@ -46,6 +46,7 @@ class PipedProgram:
     is_waiting: bool = False
     is_stuck: bool = False
     is_closed: bool = False
+    _read_bytes: int | None = None
     is_hung_up: bool = False
     is_over: bool = False
     _first_lines: list[bytes] = field(default_factory=list)
@@ -118,6 +119,12 @@ class PipedProgram:
         self.is_waiting = self.is_stuck = False
         self.sandbox.send(line)
 
+    @property
+    def has_read(self) -> bool:
+        """True if the program has read some of its input, or its end, or may have."""
+        read = self.given_bytes if self._read_bytes is None else self._read_bytes
+        return self.is_hung_up or read > 0
+
     # ------------------------------------------------------------ from the program
 
     def _hear(self, line: bytes) -> None:
@@ -125,7 +132,7 @@ class PipedProgram:
         if found is None:
             return
         word, number, sure, text = found.groups()
-        if number is not None:
+        if number is not None and word != b"read":
             self.taken_bytes = max(self.taken_bytes, min(int(number), self.given_bytes))
         keeps_turn = line.startswith(b"!")
         self._mark_turn(word, ends=not keeps_turn, is_sure=sure == b"1")
@@ -137,6 +144,8 @@ class PipedProgram:
             self._reports += _decoded(text)
         elif word == b"closed":
             self.is_closed = True
+        elif word == b"read":
+            self._read_bytes = int(number or 0)
         if word in (b"waits", b"took", b"closed") or number is not None:
             self.on_change()
 

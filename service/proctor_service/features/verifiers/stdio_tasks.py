@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from proctor_client.wire import StdioCase, StdioGrader
 from proctor_service.features.verifiers.author_programs import AuthorPrograms
 from proctor_service.features.verifiers.checkers import ByChecker
+from proctor_service.features.verifiers.interactors import ByInteractor
 from proctor_service.features.verifiers.named_checkers import named_checker
 from proctor_service.judge.graders.programs import prepared
 from proctor_service.judge.graders.stdio import ByOutput, CaseJudge, judge_cases
@@ -54,6 +55,8 @@ class StdioTasks:
     ) -> CaseJudge:
         closeness = Closeness.of(grader.tolerance)
         checker = grader.checker
+        if grader.interactor is not None:
+            return ByInteractor(self._programs, grader.interactor, submission, grader, backend)
         if checker is None:
             comparison = Comparison(grader.compare, closeness, grader.ignore_case)
             return ByOutput(backend, comparison, reveal=grader.reveal)

@@ -1,0 +1,197 @@
+"""The talk of a submission and an interactor, each in a sandbox of its own.
+
+    submission ──▶ stdout, 16 MB at most ──▶ stdin ──▶ interactor
+    submission ◀── stdin ◀── stdout, 64 MB at most ◀── interactor
+
+The service relays. Each program prints at most some 128 KB more than the other has taken, so the service
+holds no more either. What is said decides, and never the order in which the two ends are seen: the interactor
+judges all that the submission said. Its input ends only as it asks for more after the submission's end, and
+then a rejection means that the submission ended early.
+
+Both sandboxes are idle while they wait for each other. This time is the submission's, as if it waited alone.
+Where nothing can end the wait, for single-threaded programs that both read, the talk ends at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from proctor_service.errors import InvalidTask
+from proctor_service.features.verifiers.checkers import CheckResult
+from proctor_service.features.verifiers.piped_program import PipedProgram
+from proctor_service.judge.graders.programs import ended_well
+from proctor_service.judge.run import Run, Unfit
+from proctor_service.sandbox.interface import Ending, Sandbox
+
+MOST_BYTES = 16 << 20
+"""What a submission says at most."""
+_MOST_INTERACTOR_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class TalkEnd:
+    """How a talk ended.
+
+    `result`: what the interactor says; None if it was ended as no longer needed. `has_seen`: it has read
+    something of the submission, or its end. `is_early`: it asked for more after the submission's end.
+    `is_deadlock`: as the submission ended, both waited for each other.
+    """
+
+    submission: Run
+    interactor: Run
+    result: CheckResult | None
+    has_seen: bool = True
+    is_early: bool = False
+    is_deadlock: bool = False
+
+
+class Talk:
+    """The talk of two programs, whose jobs the caller begins.
+
+    `result_of`: returns what a finished interactor says. `kept_bytes`: of what the submission says, for its
+    result.
+    """
+
+    def __init__(
+        self,
+        submission: Sandbox,
+        interactor: Sandbox,
+        result_of: Callable[[Run], CheckResult],
+        kept_bytes: int,
+    ) -> None:
+        self.submission = PipedProgram(submission, self._from_submission, self._on_change)
+        self.interactor = PipedProgram(interactor, self._from_interactor, self._on_change)
+        self._result_of = result_of
+        self._kept = bytearray()
+        self._kept_bytes = kept_bytes
+        self._run: Run | None = None
+        self._result: CheckResult | None = None
+        self._is_early = False
+        self._is_deadlock = False
+        self._is_needed = True  # the interactor
+        # Of what each has said, the part which the other has taken.
+        self._heard_bytes = self._answered_bytes = 0
+
+    async def finished(self) -> TalkEnd:
+        """Wait for both ends. Raises as `run`, but Unfit of the submission alone."""
+        tasks = (
+            asyncio.ensure_future(self._until_submission_ends()),
+            asyncio.ensure_future(self._until_interactor_ends()),
+        )
+        try:
+            run, interactor = await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+        return TalkEnd(
+            run,
+            interactor,
+            self._result,
+            self.interactor.has_read,
+            self._is_early,
+            self._is_deadlock,
+        )
+
+    # ------------------------------------------------------------ ends
+
+    async def _until_submission_ends(self) -> Run:
+        await self.submission.listen()
+        finished = await self.submission.finished()
+        ended = finished.ended
+        ending: Ending = ended.ending
+        if self.submission.said_bytes > MOST_BYTES:
+            ending = "output_limit"
+        elif self._is_deadlock and ending == "killed":
+            ending = "wall_limit"
+        if ending != ended.ending:
+            ended = replace(ended, ending=ending, exit_code=None)
+        said = bytes(self._kept)
+        truncated = ended.truncated or self.submission.said_bytes > len(said)
+        ended = replace(ended, stdout=said, truncated=truncated)
+        self._run = finished = replace(finished, ended=ended)
+        if ending == "output_limit":
+            self._dismiss()
+        else:
+            self._on_change()
+        return finished
+
+    async def _until_interactor_ends(self) -> Run:
+        await self.interactor.listen()
+        try:
+            finished = await self.interactor.finished()
+        except Unfit as unfit:
+            raise InvalidTask(f"interactor: {unfit}") from None
+        if self.interactor.said_bytes > _MOST_INTERACTOR_BYTES:
+            ended = replace(finished.ended, ending="output_limit", exit_code=None)
+            finished = replace(finished, ended=ended)
+        if self._is_needed:
+            self._result = self._result_of(finished)
+            if self._result.score or self._is_early:
+                self.submission.hang_up()  # it now ends by itself
+            else:
+                self.submission.sandbox.kill()
+        return finished
+
+    def _dismiss(self) -> None:
+        """End the interactor, whose result decides nothing any more."""
+        if not self.interactor.is_over:
+            self._is_needed = False
+            self.interactor.sandbox.kill()
+
+    # ------------------------------------------------------------ called as lines arrive
+
+    def _on_change(self) -> None:
+        submission, interactor = self.submission, self.interactor
+        self._allow_more()
+        if interactor.is_over or interactor.is_hung_up:
+            return
+        if submission.is_closed or submission.is_over:
+            if interactor.is_waiting:
+                self._end_input()
+            return
+        both_wait = submission.is_waiting and interactor.is_waiting
+        if both_wait and not self._is_deadlock:
+            if submission.is_stuck and interactor.is_stuck:
+                submission.sandbox.kill()
+            else:
+                submission.own_wait()
+        self._is_deadlock = both_wait
+
+    def _end_input(self) -> None:
+        """Tell the interactor, which asks for more, that there is no more."""
+        if self.submission.is_over and self._run is None:
+            return  # its ending is not known yet
+        self._is_early = True
+        if self._run is None or ended_well(self._run)[0] == "passed":
+            self.interactor.hang_up()
+        else:
+            self._dismiss()
+
+    def _allow_more(self) -> None:
+        """Let each print as much more as the other has taken."""
+        taken = self.interactor.taken_bytes
+        self.submission.allow(taken - self._heard_bytes)
+        self._heard_bytes = taken
+        taken = (
+            self.submission.given_bytes if self.submission.is_over else self.submission.taken_bytes
+        )
+        self.interactor.allow(taken - self._answered_bytes)
+        self._answered_bytes = taken
+
+    def _from_submission(self, data: bytes) -> None:
+        self._kept += data[: max(0, self._kept_bytes - len(self._kept))]
+        if self.submission.said_bytes > MOST_BYTES:
+            self.submission.sandbox.kill()
+        else:
+            self.interactor.send(data)
+
+    def _from_interactor(self, data: bytes) -> None:
+        if self.interactor.said_bytes > _MOST_INTERACTOR_BYTES:
+            self.interactor.sandbox.kill()
+        elif self.submission.is_over:
+            self.interactor.allow(len(data))
+        else:
+            self.submission.send(data)
