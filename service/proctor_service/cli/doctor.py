@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Sequence
-from dataclasses import asdict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,11 +18,14 @@ from proctor_service.cli.console import screen
 from proctor_service.cli.failures import UNSOUND, Trouble, friendly, settings_from
 from proctor_service.errors import StartError
 from proctor_service.sandbox.interface import MachineCheck
+from proctor_service.settings.languages import SANDBOX_PATH
 
 if TYPE_CHECKING:
     from proctor_service.settings import Settings
 
 LANGUAGE = "language "
+_VERSION_SECONDS = 20.0
+_LONGEST_VERSION_CHARACTERS = 100
 
 
 def doctor(
@@ -31,15 +37,24 @@ def doctor(
         ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
+    versions: Annotated[
+        bool,
+        typer.Option(
+            "--versions",
+            help="Show the programs of each language, and the version where its row asks.",
+        ),
+    ] = False,
 ) -> None:
     """Show the protections and languages of this machine. Status 1: isolation is incomplete."""
     with friendly():
         machine, pod = _in_pod() if kubernetes else (_machine(settings_from()), [])
+        if versions:
+            machine = _with_versions(machine, settings_from())
         out = screen()
         if as_json:
             _print_json(out, machine, pod)
         else:
-            _print_tables(out, machine, pod)
+            _print_tables(out, machine, pod, in_full=versions)
         if _missing(machine, pod):
             raise typer.Exit(UNSOUND)
 
@@ -54,6 +69,42 @@ def _machine(settings: Settings) -> list[MachineCheck]:
         for name, text in removed_variables().items()
     ]
     return [*examine(settings), *removed]
+
+
+def _with_versions(machine: list[MachineCheck], settings: Settings) -> list[MachineCheck]:
+    """Return the checks; those of installed languages with `version` end with their versions."""
+    commands = {
+        f"{LANGUAGE}{name}": language.version
+        for name, language in settings.languages.items()
+        if language.version is not None
+    }
+    asked = [each.name for each in machine if each.ok and each.name in commands]
+    with ThreadPoolExecutor() as threads:
+        found = dict(
+            zip(asked, threads.map(_version_of, [commands[each] for each in asked]), strict=True)
+        )
+    return [
+        replace(each, detail=f"{each.detail}: {found[each.name]}") if found.get(each.name) else each
+        for each in machine
+    ]
+
+
+def _version_of(command: Sequence[str]) -> str:
+    """Return the first line that a command prints; blocks for seconds."""
+    try:
+        ran = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "PATH": SANDBOX_PATH},
+            timeout=_VERSION_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"no version: {error}"
+    lines = ran.stdout.decode("utf-8", "replace").strip().splitlines()
+    return lines[0][:_LONGEST_VERSION_CHARACTERS] if lines else ""
 
 
 def _in_pod() -> tuple[list[MachineCheck], list[MachineCheck]]:
@@ -88,11 +139,16 @@ def _print_json(out: Console, machine: Sequence[MachineCheck], pod: Sequence[Mac
 
 
 def _print_tables(
-    out: Console, machine: Sequence[MachineCheck], pod: Sequence[MachineCheck]
+    out: Console, machine: Sequence[MachineCheck], pod: Sequence[MachineCheck], *, in_full: bool
 ) -> None:
+    """Print the checks; `in_full`: languages with their programs, too."""
     if machine:
         out.print(_table("check", [each for each in machine if not _is_language(each)]))
-        out.print(_languages([each for each in machine if _is_language(each)]))
+        languages = [each for each in machine if _is_language(each)]
+        if in_full:
+            out.print(_table("language", languages))
+        else:
+            out.print(_languages(languages))
     if pod:
         out.print(_table("this pod", pod))
     missing = _missing(machine, pod)

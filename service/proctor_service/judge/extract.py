@@ -455,6 +455,12 @@ class Fence(NamedTuple):
 OPENED = Fence("```", "", False, False, "", end=0, body=0)  # the prompt ends with it
 
 
+def fence_name(name: str) -> str:
+    """Return the name of a language as fences are compared: in small letters, without a version."""
+    named = name.lower()
+    return named[:1] + named[1:].rstrip("0123456789")
+
+
 def fences_of(text: str) -> Iterator[Fence]:
     """Yield the fences, at most one a line."""
     start = 0
@@ -466,8 +472,7 @@ def fences_of(text: str) -> Iterator[Fence]:
         is_odd = is_late and (mark[0] == "~" or not _INFO_OF_LATE_FENCE.fullmatch(info))
         if is_odd or "```" in info or "~~~" in info:  # a quotation
             continue
-        named = next(_LANGUAGE.finditer(info))[1].lower()
-        language = named[:1] + named[1:].rstrip("0123456789")  # a version
+        language = fence_name(next(_LANGUAGE.finditer(info))[1])
         is_bare = not language and info[:1] not in tuple("\"'\\") and "#" not in before.lstrip()[:1]
         indent, end = ("", found.start()) if is_late else (before, begin)
         yield Fence(mark, indent, is_bare, is_late, language, end, min(start, len(text)))

@@ -86,6 +86,11 @@ class Machine:
         traits, defaults = self.backend.traits, self.limits(None, "limits")
         return fingerprint_of(self.settings, traits, defaults, self.environments)
 
+    @cached_property
+    def _own_languages(self) -> frozenset[str]:
+        built = self.environments.values()
+        return frozenset(name for each in built for name in each.definition.own_languages)
+
     def check_place(
         self, grader: Grader, environment: str, where: str, *, keeps_files: bool = True
     ) -> None:
@@ -116,23 +121,33 @@ class Machine:
         """Return the languages of an environment.
 
         The languages of its definition, as far as installed here, or the languages with all programs
-        in its image. For an image at Aviato all languages: the judge finds the missing programs.
+        in its image. For an image at Aviato all languages: the judge finds the missing programs. No
+        environment has the own languages of another.
         """
         here = self.backend.traits.languages
         if environment == DEFAULT:
-            return here
+            return self._without_others(here, {})
+        definition = self.environments[environment].definition
+        table = self._without_others(tuple(self.settings.languages), definition.own_languages)
         if self.environments[environment].remote_image:
-            return (PYTHON, *self.settings.languages)
+            return (PYTHON, *table)
         image = self.environments[environment].image
         if image is not None:
             own = (PYTHON,) if image.python else ()
             return own + tuple(
                 name
-                for name, language in self.settings.languages.items()
-                if set(language.needs) <= set(image.programs)
+                for name in table
+                if set(self.settings.languages[name].needs) <= set(image.programs)
             )
-        offered = self.environments[environment].definition.languages
-        return tuple(name for name in here if offered is None or name == PYTHON or name in offered)
+        offered = {PYTHON, *definition.own_languages}
+        offered.update(table if definition.languages is None else definition.languages)
+        return tuple(name for name in here if name in offered)
+
+    def _without_others(
+        self, names: tuple[str, ...], own: Mapping[str, Language]
+    ) -> tuple[str, ...]:
+        """Return the names without the languages that only other environments have."""
+        return tuple(name for name in names if name not in self._own_languages or name in own)
 
     def limits(
         self,

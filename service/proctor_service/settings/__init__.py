@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import environ
+from pathlib import Path
 from typing import Any
 
 from pydantic import SecretStr, field_validator, model_validator
@@ -20,7 +21,8 @@ from proctor_service.errors import StartError
 from proctor_service.settings import groups, sources
 from proctor_service.settings.cgroups_above import cpu_quota
 from proctor_service.settings.groups import REMOVED_SETTINGS
-from proctor_service.settings.languages import LANGUAGES, with_go_cache
+from proctor_service.settings.language_rows import KNOWN_LANGUAGES, check_names, read_languages
+from proctor_service.settings.languages import Language, with_go_cache
 from proctor_service.settings.mcp_servers import McpServer, parse_mcp_servers
 
 _WITH_SECRETS = (sources.PREFIX, "CWSANDBOX_", "AVIATO_")
@@ -117,10 +119,18 @@ class Settings(
     @field_validator("languages", mode="before")
     @classmethod
     def _beside_the_known(cls, value: object) -> object:
+        if isinstance(value, str):
+            return read_languages(Path(value.strip()), KNOWN_LANGUAGES)
         if not isinstance(value, dict):
             return value
-        merged = {**LANGUAGES, **value}
+        merged = {**KNOWN_LANGUAGES, **value}
         return {name: language for name, language in merged.items() if language is not None}
+
+    @field_validator("languages")
+    @classmethod
+    def _with_different_names(cls, languages: dict[str, Language]) -> dict[str, Language]:
+        check_names(languages)
+        return languages
 
     @model_validator(mode="after")
     def _with_go_cache(self) -> Settings:

@@ -32,6 +32,8 @@ from pydantic import (
 
 from proctor_service.errors import StartError
 from proctor_service.settings.aviato import AviatoOptions
+from proctor_service.settings.language_rows import languages_of
+from proctor_service.settings.languages import Language
 
 DEFAULT = "default"
 """Name of the environment of PROCTOR_SANDBOX_PYTHON, reserved in the file."""
@@ -67,7 +69,8 @@ class Environment(BaseModel):
     `python`: a version (`3.12`, `3.12.1`) or a path; by default the default interpreter.
     `requirements`: as pip has them, without options. `preload`: modules warm in every sandbox.
     `env`: variables of every program. `paths`: folders shown read-only. `languages`: the languages
-    offered beside Python; None: all of the service. `image`: container image with all of this, in
+    offered beside Python; None: all of the service. `own_languages`: rows of languages that no other
+    environment has, as in docs/languages.md. `image`: container image with all of this, in
     place of the other sources of programs. `aviato`: options of its sandboxes at Aviato, without
     effect elsewhere.
     """
@@ -81,6 +84,7 @@ class Environment(BaseModel):
     paths: tuple[Path, ...] = ()
     limits: DefaultLimits = DefaultLimits()
     languages: tuple[str, ...] | None = None
+    own_languages: dict[str, Language] = {}
     image: Annotated[str, Field(max_length=1000)] = ""
     aviato: AviatoOptions = AviatoOptions()
 
@@ -110,6 +114,11 @@ class Environment(BaseModel):
             if each.lstrip().startswith((".", "~")):
                 raise ValueError(f"{each!r} is no absolute path")
         return value
+
+    @field_validator("own_languages", mode="before")
+    @classmethod
+    def _rows(cls, tables: object) -> object:
+        return languages_of(tables)
 
     @field_validator("preload")
     @classmethod

@@ -20,8 +20,9 @@ from pydantic import (
 )
 
 from proctor_service.settings.aviato import AviatoOptions
-from proctor_service.settings.languages import LANGUAGES, Language
-from proctor_service.settings.sources import AlsoReadAs
+from proctor_service.settings.language_rows import KNOWN_LANGUAGES
+from proctor_service.settings.languages import Language
+from proctor_service.settings.sources import AlsoReadAs, OrFile
 
 Weight = Annotated[float, Field(ge=1e-6, le=1e6)]
 """Accounts of slot seconds divided by a weight must stay finite."""
@@ -144,10 +145,12 @@ class Sandboxes(Group):
 class Programs(Group):
     """Languages and environments."""
 
-    languages: dict[str, Language] = Field(default_factory=lambda: dict(LANGUAGES))
-    """Languages beside or instead of those that are known, and null for one that is not wanted; JSON.
+    languages: Annotated[dict[str, Language], OrFile()] = Field(
+        default_factory=lambda: dict(KNOWN_LANGUAGES)
+    )
+    """Languages beside those that are known: a TOML file (`.toml`) as in docs/languages.md, or JSON.
 
-    Each has `source`, `compile`, `run`, `needs` and `aliases`, as in `settings/languages.py`.
+    In JSON also instead of those that are known, and null for one that is not wanted.
     """
     go_cache: Path | None = None
     """Warm build cache of Go, read-only in every sandbox: a directory that `proctor go-cache` fills."""

@@ -4,7 +4,7 @@ Paths are relative to a sandbox's working directory. For a language with `named_
 `{file}` and `{main}` stand for two names of the source: that of its file, and the class to run. In
 every command `{memory}` stands for the program's memory limit in MB, and `{jvm}` for the memory that
 a JVM takes for the machine's: a runtime sees that, never the limit. A language is installed if every
-program in `needs` is on the sandbox's PATH.
+program in `needs` is on the sandbox's PATH. Languages that need nothing but a row are in `languages.toml`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 PYTHON = "python"
 PYTHON_ALIASES = ("py", "python3", "py3")
@@ -26,12 +26,17 @@ Java's `CompletableFuture` starts a thread for every task with fewer than three.
 """
 _JVM_MB, _JVM_TIMES = 16_384, 4  # memory of the machine for a JVM: its heap may be a quarter of it
 
+Command = Annotated[tuple[str, ...], Field(min_length=1)]
+"""A program and its arguments."""
+
 
 class Language(BaseModel):
     """Name of the source file, compile command (or None) and run command of a language.
 
     A compile command with the exit code 127 lacks a program: the submission is not to blame.
-    `aliases`: other names, in any case. `dialect`: the compiler takes gcc's standards and flags for
+    `needs`: by default the first words of both commands. `aliases`: other names, in any case.
+    `version`: command that prints the version, on this machine. `paths`: folders of its programs outside of
+    /usr, shown read-only in every sandbox where the machine has them. `dialect`: the compiler takes gcc's standards and flags for
     this language. `newest_standard`: asked for where the compiler takes it. `opening`: what a
     source begins with; put before a source without the opening and without a match of `opened`.
     `launcher`: how tests apart from the completion run; absent: the language has none.
@@ -40,9 +45,11 @@ class Language(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     source: str
-    compile: tuple[str, ...] | None = None
-    run: tuple[str, ...]
-    needs: tuple[str, ...]
+    compile: Command | None = None
+    run: Command
+    needs: tuple[str, ...] = ()
+    version: Command | None = None
+    paths: tuple[str, ...] = ()
     named_by: Literal["java", "kotlin", "scala"] | None = None
     aliases: tuple[str, ...] = ()
     opening: str = ""
@@ -50,6 +57,30 @@ class Language(BaseModel):
     launcher: str | None = None
     dialect: Literal["c", "c++"] | None = None
     newest_standard: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_needs(cls, fields: Any) -> Any:
+        if not isinstance(fields, Mapping) or "needs" in fields:
+            return fields
+        commands = [fields.get(name) for name in ("compile", "run")]
+        programs = [each[0] for each in commands if isinstance(each, list | tuple) and each]
+        return {**fields, "needs": tuple(dict.fromkeys(filter(_is_installed, programs)))}
+
+    @field_validator("paths")
+    @classmethod
+    def _absolute(cls, paths: tuple[str, ...]) -> tuple[str, ...]:
+        for path in paths:
+            if not path.startswith("/") or path == "/" or ".." in path.split("/") or "\0" in path:
+                raise ValueError(f"{path!r} is no absolute path of a folder")
+        return paths
+
+    @field_validator("source")
+    @classmethod
+    def _file_name(cls, source: str) -> str:
+        if source in ("", ".", "..") or "/" in source or "\0" in source:
+            raise ValueError(f"{source!r} is no name of a file")
+        return source
 
     def within(self, memory_mb: int) -> Self:
         """Return the language with the memory limit of a program in its commands."""
@@ -73,6 +104,11 @@ class Language(BaseModel):
         if self.opened is not None and self.opened.search(source):
             return source
         return f"{self.opening}\n{source}"
+
+
+def _is_installed(program: object) -> bool:
+    """Return False for a program that the compiler makes: `./solution`."""
+    return not isinstance(program, str) or program.startswith("/") or "/" not in program
 
 
 def within(argv: tuple[str, ...], memory_mb: int) -> tuple[str, ...]:

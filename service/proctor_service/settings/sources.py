@@ -47,6 +47,13 @@ class AlsoReadAs:
     names: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class OrFile:
+    """Marks a field whose value may be the path of a TOML file, too; the group reads it."""
+
+    suffix: str = ".toml"
+
+
 def group_name(group: Group) -> str:
     """Return the table of a group in the file: the class's name in snake case, without `Settings`."""
     return _WORD.sub("_", group.__name__.removesuffix("Settings")).lower()
@@ -93,7 +100,7 @@ def read_values(
 
 
 def _decoded(variable: str, text: str, field: FieldInfo) -> Any:
-    if not _is_json(field.annotation):
+    if not _is_json(field.annotation) or _is_file(text, field):
         return text
     try:
         return json.loads(text)
@@ -102,6 +109,11 @@ def _decoded(variable: str, text: str, field: FieldInfo) -> Any:
         raise StartError(f"{variable} must be JSON: {at}") from None
     except RecursionError:
         raise StartError(f"{variable} must be JSON: it is nested too deeply") from None
+
+
+def _is_file(value: Any, field: FieldInfo) -> bool:
+    suffixes = [each.suffix for each in field.metadata if isinstance(each, OrFile)]
+    return isinstance(value, str) and value.strip().endswith(tuple(suffixes))
 
 
 def _is_json(annotation: Any) -> bool:
@@ -173,6 +185,8 @@ class Config:
                 yield key, owners.get(key), value
 
     def _checked(self, key: str, value: Any, field: FieldInfo) -> Any:
+        if _is_file(value, field):
+            return value
         if "SecretStr" in str(field.annotation) and isinstance(value, dict):
             value = json.dumps(value)  # a table in place of the text of a JSON object
         if type(value) is int and any(map(_takes_numbers, field.metadata)):

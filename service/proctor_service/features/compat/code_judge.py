@@ -223,7 +223,7 @@ async def _run(
     case = wire.StdioCase(stdin=payload.input, stdout=payload.expected_output or "")
     submission = wire.Submission(
         completion=payload.solution,
-        language=handler.language(payload.type),
+        language=handler.language(payload.type, context.environment),
         grader=wire.StdioGrader(kind="stdio", cases=[case], compare="trimmed"),
     )
     bounds = limits(handler.machine.settings, LIMIT_SECONDS, memory_mb=MEMORY_MB)

@@ -288,9 +288,12 @@ class CompatHandler:
             name = paths[max(fitting, key=len)] if fitting else None
         return self.machine.environment(name, "environment")
 
-    def language(self, name: str) -> str:
-        """Return the name of an installed language for a name or an alias. Raises InvalidRequest."""
-        here = self.machine.backend.traits.languages
+    def language(self, name: str, environment: str) -> str:
+        """Return the name of a language of an environment, for a name or an alias.
+
+        Raises InvalidRequest if the environment lacks the language.
+        """
+        here = self.machine.languages(environment)
         language = language_named(name, self.machine.settings.languages)
         if language not in here:
             raise InvalidRequest(f"language: no {name[:100]!r} here, only: {', '.join(here)}")

@@ -135,7 +135,7 @@ async def _execute(
     context: RequestContext,
 ) -> dict[str, Any]:
     try:
-        language = handler.language(language)
+        language = handler.language(language, context.environment)
         if language != "python":
             return await _execute_other(handler, script, language, seconds, context)
         program = kernel.program(handler.machine, [unindented(script)], seconds)

@@ -155,7 +155,9 @@ async def _run_code(
     settings = handler.machine.settings
     by_pytest = payload.language == PYTEST
     try:
-        language = handler.language("python" if by_pytest else payload.language)
+        language = handler.language(
+            "python" if by_pytest else payload.language, context.environment
+        )
     except InvalidRequest as refused:
         return answer("SandboxError", refused.message)
     memory_mb = _memory_mb(payload.memory_limit_MB)
@@ -399,7 +401,7 @@ async def _submit(
     config = payload.config
     if config.custom_extract_logic is not None:
         raise InvalidRequest("config.custom_extract_logic: code of a request never runs in here")
-    language = handler.language(config.language)
+    language = handler.language(config.language, context.environment)
     code = await read_program(payload.completion, "auto", handler.machine.texts(language)) or ""
     cases = config.provided_data.test
     tests = []

@@ -48,10 +48,18 @@ class EnvironmentsFeature(Feature):
         return FeatureGraders(lambda _: (harbor.RULES,))
 
     def backend(self, sources: Sources) -> Sources:
-        """Return the sources with the environments of the settings. Raises StartError."""
-        from proctor_service.features.environments.loading import load_environments
+        """Return the sources with the environments of the settings, and their languages.
 
-        return replace(sources, environments=load_environments(sources.settings, self._in_use))
+        Raises StartError.
+        """
+        from proctor_service.features.environments.loading import (
+            load_environments,
+            with_own_languages,
+        )
+
+        environments = load_environments(sources.settings, self._in_use)
+        settings = with_own_languages(sources.settings, environments)
+        return replace(sources, settings=settings, environments=environments)
 
     def routes(self, core: Core) -> Sequence[APIRouter]:
         """Return the route GET /environments."""

@@ -18,6 +18,7 @@ from proctor_service.settings.environments import (
     Environment,
     read_environments,
 )
+from proctor_service.settings.language_rows import WrongRow, check_names
 
 
 def load_environments(settings: Settings, held: ExitStack) -> Environments:
@@ -48,6 +49,28 @@ def load_environments(settings: Settings, held: ExitStack) -> Environments:
         held.enter_context(store.in_use(built))
         loaded[name] = built
     return loaded
+
+
+def with_own_languages(settings: Settings, environments: Environments) -> Settings:
+    """Return the settings with the own languages of all environments in the table of languages.
+
+    A name stands for one language in the whole service. Raises StartError for a name with two meanings.
+    """
+    languages = dict(settings.languages)
+    for name, built in environments.items():
+        where = f"PROCTOR_ENVIRONMENTS {settings.environments}: environments.{name}.own_languages"
+        for language, row in built.definition.own_languages.items():
+            if language in settings.languages:
+                raise StartError(f"{where}.{language}: the service has {language} already")
+            if languages.setdefault(language, row) != row:
+                raise StartError(f"{where}.{language}: another environment has another {language}")
+        try:
+            check_names(languages)
+        except WrongRow as wrong:
+            raise StartError(f"{where}.{wrong}") from None
+    if len(languages) == len(settings.languages):
+        return settings
+    return settings.model_copy(update={"languages": languages})
 
 
 def default_environment(settings: Settings) -> BuiltEnvironment | None:

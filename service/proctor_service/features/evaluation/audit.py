@@ -39,7 +39,8 @@ from proctor_service.features.evaluation.reports import (
 )
 from proctor_service.features.evaluation.reports import report as report_of
 from proctor_service.judge.submission import Graders
-from proctor_service.settings.languages import LANGUAGES, Language
+from proctor_service.settings.language_rows import KNOWN_LANGUAGES
+from proctor_service.settings.languages import Language
 from proctor_service.version import version
 
 JOB = "audit"
@@ -98,7 +99,9 @@ class Audit:
                 tasks = random.Random(0).sample(tasks, sample)
             client = stack.enter_context(connected(console))
             started = time.monotonic()
-            examined = _examine(client, tasks, form, repeat, console, self.graders_of(LANGUAGES))
+            examined = _examine(
+                client, tasks, form, repeat, console, self.graders_of(KNOWN_LANGUAGES)
+            )
             reports = [
                 (each.task, report) for each in examined for report in each.reports(SLOW_SECONDS)
             ]

@@ -29,9 +29,12 @@ class LanguagesFeature(Feature):
     @classmethod
     def graders(cls, languages: Mapping[str, Language]) -> FeatureGraders:
         """Return the languages other than Python. Raises StartError for an unknown launcher."""
+        from functools import partial
+
         from proctor_service.features.languages.installed import OtherLanguages
         from proctor_service.features.languages.jvm_names import named
         from proctor_service.features.languages.texts import texts_of
 
-        rules = LanguageRules(OtherLanguages(languages), texts_of, named)
+        texts = partial(texts_of, languages=languages)
+        rules = LanguageRules(OtherLanguages(languages), texts, named)
         return FeatureGraders(languages=rules)

@@ -21,12 +21,14 @@ from proctor_service.judge.extract import (
     PYTHON_TEXTS,
     Around,
     Texts,
+    fence_name,
     first_end,
     fitted,
     without_last_lines,
 )
 from proctor_service.judge.python_source import Join, appended, join_by, tidy
-from proctor_service.settings.languages import LANGUAGES, PYTHON
+from proctor_service.settings.language_rows import KNOWN_LANGUAGES
+from proctor_service.settings.languages import PYTHON, Language
 
 # ---------------------------------------------------------------- recognition
 
@@ -349,13 +351,14 @@ _NO_CODE = re.compile(
 _BRACE = re.compile(r"[{}]|\n[ \t]*")  # a brace, or a line's indentation: "{", "\n    "
 
 
-def texts_of(language: str) -> Texts:
-    """Return the rules of texts in a language."""
+def texts_of(language: str, languages: Mapping[str, Language] = KNOWN_LANGUAGES) -> Texts:
+    """Return the rules of texts in a language of this table."""
     if language == PYTHON:
         return PYTHON_TEXTS
-    row = LANGUAGES.get(language)
+    row = languages.get(language)
+    names = (language, *(() if row is None else row.aliases))
     return Texts(
-        names=frozenset((language, *(() if row is None else row.aliases))),
+        names=frozenset(each for name in names for each in (name.lower(), fence_name(name))),
         is_program=is_program,
         begins_as_code=begins_as_code,
         defined_names=defined_names,

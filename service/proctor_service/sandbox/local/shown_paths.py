@@ -60,10 +60,14 @@ def check_settings(settings: Settings, environments: Environments) -> None:
 def setting_paths(settings: Settings) -> list[str]:
     """Return the directories of the settings for all sandboxes. Raises StartError."""
     go_cache = {settings.go_cache: "PROCTOR_GO_CACHE"}
-    return [
-        check_shown(path, go_cache.get(path, "PROCTOR_SANDBOX_PATHS"))
-        for path in settings.sandbox_paths
-    ]
+    found = {
+        str(path): go_cache.get(path, "PROCTOR_SANDBOX_PATHS") for path in settings.sandbox_paths
+    }
+    for name, language in settings.languages.items():
+        for folder in language.paths:
+            if os.path.isdir(folder):
+                found.setdefault(folder, f"the paths of the language {name}")
+    return [check_shown(path, setting) for path, setting in found.items()]
 
 
 def environment_paths(definition: Environment, where: str) -> list[str]:
