@@ -59,6 +59,25 @@ _USED_WHERE_THERE = (
     Program("numpy", "python3-numpy", file="/usr/lib/python3/dist-packages/numpy"),
 )
 """What no suite needs, and a few tests of `make test` are skipped without."""
+_ROWS = (
+    Program("clojurec", "clojure"),
+    Program("elixir", "elixir"),
+    Program("fpc", "fp-compiler"),
+    Program("gdc", "gdc"),
+    Program("gfortran", "gfortran"),
+    Program("ghc", "ghc"),
+    Program("gnatmake", "gnat"),
+    Program("iverilog", "iverilog"),
+    Program("nim", "nim"),
+    Program("ocamlopt", "ocaml-nox"),
+    Program("octave-cli", "octave"),
+    Program("racket", "racket"),
+    Program("sbcl", "sbcl"),
+)
+"""Languages of `settings/languages.toml`, each with a test that is skipped without it.
+
+Debian 12 has no Julia and no Swift.
+"""
 NEEDED: dict[str, tuple[Program, ...]] = {
     "console": (Program("chromium", "chromium"),),
     "deploy": (
@@ -110,7 +129,11 @@ def missing(programs: Iterable[Program]) -> list[Program]:
 
 def all_programs() -> list[Program]:
     """Return the programs of all suites and tests."""
-    return [*_USED_WHERE_THERE, *(each for programs in NEEDED.values() for each in programs)]
+    return [
+        *_USED_WHERE_THERE,
+        *_ROWS,
+        *(each for programs in NEEDED.values() for each in programs),
+    ]
 
 
 def refusal(suite: str) -> str | None:

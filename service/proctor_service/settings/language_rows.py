@@ -72,8 +72,9 @@ def check_names(languages: Mapping[str, Language]) -> None:
     """Raise WrongRow for a name or an alias of two languages, in any case."""
     owners = dict.fromkeys((PYTHON, *PYTHON_ALIASES), PYTHON)
     for name in languages:
-        if owners.setdefault(name.lower(), name) != name:
+        if name.lower() in owners:
             raise WrongRow((name,), f"the name is {owners[name.lower()]}'s already")
+        owners[name.lower()] = name
     for name, language in languages.items():
         for alias in language.aliases:
             owner = owners.setdefault(alias.lower(), name)

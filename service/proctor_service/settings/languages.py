@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -36,9 +36,9 @@ class Language(BaseModel):
     A compile command with the exit code 127 lacks a program: the submission is not to blame.
     `needs`: by default the first words of both commands. `aliases`: other names, in any case.
     `version`: command that prints the version, on this machine. `paths`: folders of its programs outside of
-    /usr, shown read-only in every sandbox where the machine has them. `dialect`: the compiler takes gcc's standards and flags for
-    this language. `newest_standard`: asked for where the compiler takes it. `opening`: what a
-    source begins with; put before a source without the opening and without a match of `opened`.
+    /usr, shown read-only in every sandbox where the machine has them. `dialect`: the compiler takes gcc's
+    standards and flags for this language. `newest_standard`: asked for where the compiler takes it.
+    `opening`: what a source begins with; put before a source without it and without a match of `opened`.
     `launcher`: how tests apart from the completion run; absent: the language has none.
     """
 
@@ -58,14 +58,13 @@ class Language(BaseModel):
     dialect: Literal["c", "c++"] | None = None
     newest_standard: str | None = None
 
-    @model_validator(mode="before")
-    @classmethod
-    def _with_needs(cls, fields: Any) -> Any:
-        if not isinstance(fields, Mapping) or "needs" in fields:
-            return fields
-        commands = [fields.get(name) for name in ("compile", "run")]
-        programs = [each[0] for each in commands if isinstance(each, list | tuple) and each]
-        return {**fields, "needs": tuple(dict.fromkeys(filter(_is_installed, programs)))}
+    @model_validator(mode="after")
+    def _with_needs(self) -> Self:
+        if "needs" not in self.model_fields_set:
+            first = [each[0] for each in (self.compile, self.run) if each]
+            programs = [each for each in dict.fromkeys(first) if _is_installed(each)]
+            object.__setattr__(self, "needs", tuple(programs))  # frozen from here on
+        return self
 
     @field_validator("paths")
     @classmethod
@@ -106,9 +105,9 @@ class Language(BaseModel):
         return f"{self.opening}\n{source}"
 
 
-def _is_installed(program: object) -> bool:
+def _is_installed(program: str) -> bool:
     """Return False for a program that the compiler makes: `./solution`."""
-    return not isinstance(program, str) or program.startswith("/") or "/" not in program
+    return program.startswith("/") or "/" not in program
 
 
 def within(argv: tuple[str, ...], memory_mb: int) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from proctor_service.features.languages.jvm_names import kotlin_main, scala_main
 from proctor_service.features.languages.texts import texts_of
 from proctor_service.judge.extract import extract
 from proctor_service.settings import Settings
+from proctor_service.settings.language_rows import KNOWN_LANGUAGES
 from proctor_service.settings.languages import LANGUAGES, Language, language_named
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "graders.md"
@@ -29,7 +30,7 @@ def test_a_language_by_another_name(name: str, expected: str) -> None:
 
 
 def test_no_name_is_that_of_two_languages() -> None:
-    names = [name for each, found in LANGUAGES.items() for name in (each, *found.aliases)]
+    names = [name for each, found in KNOWN_LANGUAGES.items() for name in (each, *found.aliases)]
     assert len(set(names)) == len(names)
     assert all(name == name.lower() for name in names)
 
@@ -46,8 +47,9 @@ def test_settings_extend_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     example = DOCUMENT.read_text().partition("<!-- languages -->\n```json\n")[2].partition("```")[0]
     monkeypatch.setenv("PROCTOR_LANGUAGES", example)
     languages = Settings().languages
-    assert set(languages) == {*LANGUAGES, "julia"} - {"php"}
-    assert language_named("jl", languages) == "julia"
+    assert set(languages) == {*KNOWN_LANGUAGES, "tcl"} - {"php"}
+    assert language_named("TclSh", languages) == "tcl"
+    assert languages["tcl"].needs == ("tclsh",)
     assert languages["ruby"] == LANGUAGES["ruby"]
 
 
