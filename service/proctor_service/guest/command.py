@@ -136,26 +136,30 @@ def _received(channel: Channel, size_bytes: int) -> bytes:
 
 
 def compile_program(channel: Channel, job: dict[str, Any]) -> None:
-    """Run the compiler and send `["compiled", exit code, [[path, size in bytes], …]]`.
+    """Run the compiler and send `["compiled", exit code, [[path, size in bytes], …], is prepared]`.
 
     The bytes of all files follow on standard output, without gaps. Without any path, the compiler
-    failed, or the files were too large.
+    failed, or the files were too large. `prepared`: folder whose script `compile` runs the
+    compiler's command, where the sandbox has the script.
     """
     place(channel, job)
     before = _files_here()
+    argv, prepared = job["argv"], f"{job.get('prepared') or ''}/compile"
+    is_prepared = bool(job.get("prepared")) and os.access(prepared, os.X_OK)
+    if is_prepared:
+        argv = [prepared, *argv]
     channel.began()
     actions: list[tuple[Any, ...]] = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
         (os.POSIX_SPAWN_DUP2, 2, 1),
     ]
-    code = _exit_code_of(job["argv"], actions)
+    code = _exit_code_of(argv, actions)
     if code is None:
         channel.send(values.dumps(["not started"]))
         script.leave(127)
     made = {} if code else _made_since(before)
-    channel.send(
-        values.dumps(["compiled", code, [[name, len(data)] for name, data in made.items()]])
-    )
+    sizes = [[name, len(data)] for name, data in made.items()]
+    channel.send(values.dumps(["compiled", code, sizes, is_prepared]))
     for data in made.values():
         write_all(1, data)
     script.leave(code)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
 from proctor_service.feature import Command, Feature, FeatureGraders, LanguageRules
 
 if TYPE_CHECKING:
+    from proctor_service.feature import Sources
     from proctor_service.settings.languages import Language
 
 
@@ -18,6 +20,12 @@ class LanguagesFeature(Feature):
     name = "languages"
     commands: ClassVar[Mapping[str, Command]] = MappingProxyType(
         {
+            "languages": Command(
+                "features.languages.prepare",
+                "languages",
+                "Files that make compilers start faster, for all sandboxes.",
+                is_group=True,
+            ),
             "go-cache": Command(
                 "features.languages.go_cache",
                 "go_cache",
@@ -38,3 +46,12 @@ class LanguagesFeature(Feature):
         texts = partial(texts_of, languages=languages)
         rules = LanguageRules(OtherLanguages(languages), texts, named)
         return FeatureGraders(languages=rules)
+
+    def backend(self, sources: Sources) -> Sources:
+        """Make the folder of prepared files, which must exist before the first sandbox."""
+        from proctor_service.settings.prepared_folder import prepared_folder
+
+        if sources.keeps_state and sources.settings.backend == "local":
+            with suppress(OSError):  # a read-only installation has what its build has prepared
+                prepared_folder().mkdir(0o755, parents=True, exist_ok=True)
+        return sources

@@ -35,13 +35,18 @@ def go_cache(
         if shutil.which("go", path=SANDBOX_PATH) is None:
             raise Trouble("there is no go on the sandboxes' PATH")
         folder = folder.absolute()
-        folder.mkdir(parents=True, exist_ok=True)
-        for cgo in ("0", "1"):
-            _fill(folder, cgo)
+        fill(folder)
         size_mb = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
         screen().print(
             f"PROCTOR_GO_CACHE={folder}  ({size_mb:.0f} MB)", markup=False, soft_wrap=True
         )
+
+
+def fill(folder: Path) -> None:
+    """Fill a build cache, without and with cgo. Raises Trouble and OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for cgo in ("0", "1"):
+        _fill(folder, cgo)
 
 
 def _fill(folder: Path, cgo: str) -> None:

@@ -10,12 +10,18 @@ from types import MappingProxyType
 from proctor_client.wire import CommandGrader, ExecGrader, Grader
 from proctor_service.errors import InvalidTask
 from proctor_service.features.languages import grammar_suites
-from proctor_service.features.languages.compilers import compiled, compiler_limits
+from proctor_service.features.languages.compilers import Compilers, compiler_limits
 from proctor_service.features.languages.grammar_suites import Text, Written
 from proctor_service.features.languages.grammar_tables import GRAMMARS
 from proctor_service.features.languages.jvm_names import named
+from proctor_service.features.languages.prepared_files import PreparedFiles
 from proctor_service.features.languages.runners import judge_runner
-from proctor_service.features.languages.separate_tests import Arranged, arranged, check_launchers
+from proctor_service.features.languages.separate_tests import (
+    Arranged,
+    arranged,
+    check_launchers,
+    launcher_name,
+)
 from proctor_service.judge.control.expectations import Tests
 from proctor_service.judge.control.graders import are_long
 from proctor_service.judge.graders.programs import Parts, Program
@@ -23,6 +29,7 @@ from proctor_service.judge.run import message, run, with_files
 from proctor_service.judge.submission import SOLUTION, Judgement, Submission
 from proctor_service.sandbox.interface import Sandboxes
 from proctor_service.settings.languages import RUNNER_LANGUAGES, Language
+from proctor_service.settings.prepared_folder import prepared_folder
 
 _TEST_FILES: Mapping[str, re.Pattern[str]] = MappingProxyType(
     {
@@ -44,6 +51,7 @@ class OtherLanguages:
     def __init__(self, rows: Mapping[str, Language]) -> None:
         check_launchers(rows)
         self._rows = rows
+        self._compilers = Compilers(PreparedFiles(prepared_folder()))
         self._asking = asyncio.Lock()
         self._takes: dict[tuple[str, str, str], bool] = {}
 
@@ -56,7 +64,7 @@ class OtherLanguages:
         """
         language = await self._language_of(submission, backend)
         if parts is not None:
-            found = arranged(language, parts)
+            found = arranged(language, parts, launcher_name(submission, parts))
             files = {**submission.files, **found.files}
         else:
             language = named(language, submission.source)
@@ -65,7 +73,7 @@ class OtherLanguages:
         if found.compile is None:
             return Program(submission, found.run, files, has_launcher=parts is not None)
         beside = {**submission.files, **found.beside}
-        return await compiled(
+        return await self._compilers.compiled(
             submission,
             backend,
             found.compile,

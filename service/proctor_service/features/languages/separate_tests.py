@@ -8,12 +8,15 @@ A completion can find the word by a search of the memory of its process.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
+from itertools import chain
 from types import MappingProxyType
 
 from proctor_service.errors import StartError
@@ -29,10 +32,12 @@ from proctor_service.features.languages.texts import (
     without_repeated,
 )
 from proctor_service.judge.graders.programs import Parts
+from proctor_service.judge.submission import Submission
 from proctor_service.settings.languages import Language
 
 NAME = "PROCTOR_NAME"
 """Placeholder of an identifier unknown to completions."""
+_NAME_KEY = secrets.token_bytes(32)
 _LAUNCHERS = files(__package__) / "launchers"
 _GO_MAIN = re.compile(r"^func[ \t]+main[ \t]*\([ \t]*\)", re.MULTILINE)  # `func main()`
 _RUST_MAIN = re.compile(
@@ -61,11 +66,24 @@ class Arranged:
     beside: Mapping[str, str] = field(default_factory=dict)
 
 
-def arranged(language: Language, parts: Parts) -> Arranged:
-    """Return files and commands for a language with a launcher."""
+def arranged(language: Language, parts: Parts, name: str) -> Arranged:
+    """Return files and commands for a language with a launcher; `name`: its identifier."""
     assert language.launcher is not None
-    name = f"proctor_{secrets.token_hex(8)}"
     return _ARRANGE.get(language.launcher, _interpreted)(language, parts, name)
+
+
+def launcher_name(submission: Submission, parts: Parts) -> str:
+    """Return an identifier that no completion can know: another one for each content.
+
+    Equal programs have the same one, so that they are compiled once. It is a keyed digest of all their
+    texts, so a program that has learned its own identifier, and contains it, has another one. The
+    files of a snapshot are unknown here, so a submission with one has a random identifier.
+    """
+    if submission.state is not None:
+        return f"proctor_{secrets.token_hex(8)}"
+    texts = [parts.setup, parts.completion, parts.tests, *chain(*sorted(submission.files.items()))]
+    digest = hashlib.blake2b(json.dumps(texts).encode(), key=_NAME_KEY, digest_size=8)
+    return f"proctor_{digest.hexdigest()}"
 
 
 @cache

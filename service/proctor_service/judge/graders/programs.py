@@ -39,6 +39,7 @@ from proctor_service.judge.run import (
 from proctor_service.judge.submission import Control, GraderRules, Judgement, Submission
 from proctor_service.sandbox.interface import Sandboxes, Usage
 from proctor_service.settings.languages import PYTHON
+from proctor_service.settings.prepared_folder import SHOWN_AT
 
 NOT_STARTED = b'["not started"]'  # a started program cannot report this
 _NO_CASE = StdioCase(stdout="")
@@ -162,8 +163,10 @@ class Program:
 
     def check_start(self, finished: Run) -> None:
         """Raise JudgeFailed if the sandbox lacks the program's interpreter."""
-        if self.argv is not None and "/" not in self.argv[0] and NOT_STARTED in finished.lines:
-            raise JudgeFailed(f"the sandbox has no {self.argv[0]}")
+        if self.argv is not None and NOT_STARTED in finished.lines:
+            program = self.argv[0]
+            if "/" not in program or program.startswith(f"{SHOWN_AT}/"):
+                raise JudgeFailed(f"the sandbox has no {program}")
 
 
 class Languages(Protocol):

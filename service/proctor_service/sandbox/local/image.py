@@ -19,6 +19,7 @@ from proctor_service.sandbox.environments import Image
 from proctor_service.sandbox.interface import Command, Limits, StatefulSandbox
 from proctor_service.sandbox.linux import seccomp
 from proctor_service.sandbox.local.bundle import Launch
+from proctor_service.settings.prepared_folder import SHOWN_AT
 
 _PRELOAD = ("tarfile", "encodings.ascii", "encodings.idna", "encodings.latin_1")
 """Modules of the supervisor, otherwise imported from the image's files."""
@@ -74,9 +75,16 @@ def in_image(launch: Launch, image: Image, variables: Mapping[str, str]) -> Laun
 
 
 def _tools(tools: object) -> dict[str, str]:
-    """Return the packages for pytest by their place in the fork server."""
+    """Return the packages for pytest by their place in the fork server.
+
+    An image has compilers of its own, so it has no prepared files of this machine's.
+    """
     assert isinstance(tools, dict)
-    return {target.replace(TOOLS, "/tools", 1): source for target, source in tools.items()}
+    return {
+        target.replace(TOOLS, "/tools", 1): source
+        for target, source in tools.items()
+        if target != SHOWN_AT
+    }
 
 
 def _flags(version: str) -> tuple[str, ...]:

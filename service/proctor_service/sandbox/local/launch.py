@@ -58,6 +58,7 @@ from proctor_service.sandbox.open_files import allowed_open_files
 from proctor_service.settings import Settings, Share
 from proctor_service.settings.cgroups_above import kills_path
 from proctor_service.settings.languages import SANDBOX_PATH
+from proctor_service.settings.prepared_folder import SHOWN_AT, prepared_folder
 
 PRELOAD = (
     *("bisect", "collections", "copy", "datetime", "functools", "heapq", "itertools", "json"),
@@ -207,7 +208,7 @@ def _launch(
     memory_counted = bool(machine_config["memory_counted"])
     config: dict[str, object] = {
         **machine_config,
-        "tools": _tool_paths(),
+        "tools": {**_tool_paths(), **_prepared_files()},
         **_python_config(interpreter),
         "paths": [*interpreter.shown, *setting_paths(settings)],
         "seccomp_outer": seccomp.outer(os.uname().machine, memory_counted).hex(),
@@ -307,6 +308,12 @@ def _tool_paths() -> dict[str, str]:
         elif spec is not None and spec.origin is not None:
             found[f"{TOOLS}/{Path(spec.origin).name}"] = spec.origin
     return found
+
+
+def _prepared_files() -> dict[str, str]:
+    """Return the mount of the folder of compilers' prepared files, if there is one."""
+    folder = prepared_folder()
+    return {SHOWN_AT: str(folder)} if folder.is_dir() else {}
 
 
 def _can_unshare(flags: int) -> bool:
