@@ -21,6 +21,7 @@ from proctor_client.wire.base import (
 )
 from proctor_client.wire.limits import Limits
 from proctor_client.wire.programs import (
+    MAX_SUBTASK_PLACES,
     CheckerField,
     GeneratedCases,
     Interactor,
@@ -210,6 +211,9 @@ class StdioGrader(_Grader):
         if needs_answers and self.interactor is None and not has_answers:
             raise ValueError("each case needs its stdout, or generated cases a reference")
         count = len(self.cases.seeds if isinstance(self.cases, GeneratedCases) else self.cases)
+        places = sum(len(each.cases) + len(each.requires) for each in self.subtasks)
+        if places > MAX_SUBTASK_PLACES:
+            raise ValueError(f"the subtasks name more than {MAX_SUBTASK_PLACES} places")
         for place, subtask in enumerate(self.subtasks):
             if not all(0 <= case < count for case in subtask.cases):
                 raise ValueError(f"subtask {place} names a case that there is not")

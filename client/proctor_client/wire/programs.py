@@ -14,6 +14,9 @@ from proctor_client.wire.limits import Limits
 
 CheckerName = Literal["unordered_lines", "unordered_tokens", "one_of", "permutation", "float_lists"]
 MAX_SEEDS = 4096
+MAX_SUBTASK_PLACES = 16_384
+"""Cases and requirements of all subtasks together."""
+_MAX_POINTS = 1e12
 
 
 class AuthorProgram(Request):
@@ -35,7 +38,8 @@ class Checker(AuthorProgram):
     `testlib`: gets the paths `input output answer`; its exit code is 0 for right, 1 or 2 for wrong, 7 for
     points (`points 0.5` on stderr). `icpc`, for the validators of ICPC's problem packages, DOMjudge and
     Kattis: gets the paths `input answer folder`, and the output on stdin; its exit code is 42 for right,
-    43 for wrong. `open_r1`: gets the paths `input answer output`, and prints a score from 0 to 1.
+    43 for wrong. `open_r1`: gets the paths `input answer output`, and prints a score from 0 to 1 and nothing
+    else. The input is the case's stdin, or of a case without stdin its only file.
     """
 
     convention: Literal["testlib", "icpc", "open_r1"] = "testlib"
@@ -78,7 +82,7 @@ class Subtask(Request):
     Of cases with a score from 0 to 1, the least one is the part of the points.
     """
 
-    points: float = Field(gt=0, allow_inf_nan=False)
+    points: float = Field(gt=0, le=_MAX_POINTS, allow_inf_nan=False)
     cases: list[int] = Field(min_length=1, max_length=4096, description="Places, from 0.")
     requires: list[int] = Field(
         default_factory=list,

@@ -25,6 +25,10 @@ class StoredResults(Generic[T]):
         self._bytes = 0
         self._made: dict[bytes, asyncio.Future[tuple[T] | None]] = {}
 
+    def is_being_made(self, key: bytes) -> bool:
+        """Return True if a task makes the result of this key now."""
+        return key in self._made
+
     async def once(
         self,
         key: bytes,

@@ -300,6 +300,8 @@ def _check_files_of(grader: Grader, where: str) -> None:
         check_files(grader.files, f"{where}.files")
     elif isinstance(grader, StdioGrader):
         if isinstance(grader.cases, GeneratedCases):
+            for index, seed in enumerate(grader.cases.seeds):
+                _check_argv([str(seed)], f"{where}.cases.seeds.{index}")
             return
         for index, case in enumerate(grader.cases):
             at = f"{where}.cases.{index}"

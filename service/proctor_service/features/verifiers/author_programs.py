@@ -7,6 +7,7 @@ InvalidTask.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,7 +18,7 @@ from proctor_client.wire import Limits as WireLimits
 from proctor_service.errors import InvalidTask
 from proctor_service.features.verifiers.pairs import Pairs
 from proctor_service.judge.graders.programs import Languages, Program, prepared
-from proctor_service.judge.run import Run, Unfit, text_of, understand
+from proctor_service.judge.run import LIMITS, JobTooLong, Run, Unfit, text_of, understand
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import DEFAULT, Limits, Sandboxes
 from proctor_service.settings.languages import PYTHON, Language, language_named
@@ -27,7 +28,9 @@ _MEMORY_MB = 512
 _OUTPUT_KB = 64
 _PROCESSES = 64
 _DISK_MB = 64
+_ROOM_STEP_MB = 64  # few disk sizes, so sandboxes are easier to reuse
 _SHOWN_CHARACTERS = 1000
+_TOO_LONG = "its source and files are larger than a sandbox takes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,12 @@ class Finished:
     def stderr(self) -> str:
         """What it printed on standard error."""
         return text_of(self.run.ended.stderr)
+
+    @property
+    def lost_seconds(self) -> float:
+        """CPU and idle time of a program that a limit has ended; else 0."""
+        usage = self.run.ended.usage
+        return usage.cpu_seconds + usage.idle_seconds if self.run.ended.ending in LIMITS else 0.0
 
     def how_it_ended(self) -> str:
         """Describe an unexpected end, with the end of its stderr."""
@@ -100,6 +109,8 @@ class AuthorPrograms:
             program = await prepared(submission, backend, self.languages)
         except Unfit as unfit:
             raise InvalidTask(f"{name}: {unfit}") from None
+        except JobTooLong:
+            raise InvalidTask(f"{name}: {_TOO_LONG}") from None
         if isinstance(program, Judgement):
             text = program.message[:_SHOWN_CHARACTERS]
             raise InvalidTask(f"{name} does not compile: {program.verdict}: {text}")
@@ -116,11 +127,24 @@ class AuthorPrograms:
         keep_stdout_bytes: int = 0,
     ) -> Finished:
         """Run a program once, with these files beside it. Raises InvalidTask for unfit files."""
-        job, data = program.job_with(argv, files or {}, stdin_file)
+        program = _with_room(program, sum(map(len, (files or {}).values())))
         try:
+            job, data = program.job_with(argv, files or {}, stdin_file)
             return Finished(await program.run(backend, job, keep_stdout_bytes, data))
         except Unfit as unfit:
             raise InvalidTask(f"{name}: {unfit}") from None
+        except JobTooLong:
+            raise InvalidTask(f"{name}: {_TOO_LONG}") from None
+
+
+def _with_room(program: Program, size_bytes: int) -> Program:
+    """Return the program with a disk that is larger by its files, unless they are small."""
+    limits = program.submission.limits
+    if size_bytes <= limits.disk_mb << 19:  # half of it
+        return program
+    more_mb = math.ceil(size_bytes / (_ROOM_STEP_MB << 20)) * _ROOM_STEP_MB
+    limits = replace(limits, disk_mb=limits.disk_mb + more_mb)
+    return replace(program, submission=replace(program.submission, limits=limits))
 
 
 def author_limits(wanted: WireLimits | None, task: Limits) -> Limits:

@@ -33,6 +33,8 @@ MESSAGES = f"{FEEDBACK}judgemessage.txt"
 _MOST_OUTPUT_BYTES = 16 << 20
 _TIMES_ANSWER = 4
 _POINTS = re.compile(r"points\s+([0-9.eE+-]{1,40})(?:\s|$)")  # "points 0.5 half of the edges"
+_NUMBER = re.compile(r"\s*[+-]?[0-9.eE+-]{1,40}\s*", re.A)
+"""A score, and no other text beside it: `0.25` and a line break."""
 _ICPC = MappingProxyType({42: 1.0, 43: 0.0})
 _TESTLIB = MappingProxyType({0: 1.0, 1: 0.0, 2: 0.0, 4: 0.0, 8: 0.0})
 """Scores by exit code: of testlib.h _ok, _wa, _pe, _dirt and _unexpected_eof."""
@@ -42,10 +44,14 @@ REJECTED = "the checker rejects the output"
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What a checker says. `score`: from 0 to 1; None if it failed itself."""
+    """What a checker says. `score`: from 0 to 1; None if it failed itself.
+
+    `lost_seconds`: CPU and idle time of a checker that a limit has ended.
+    """
 
     score: float | None
     text: str = ""
+    lost_seconds: float = 0.0
 
 
 def result_of(program: Checker | Interactor, finished: Finished) -> CheckResult:
@@ -58,43 +64,61 @@ def result_of(program: Checker | Interactor, finished: Finished) -> CheckResult:
         return CheckResult(scores[code], _line(finished.stderr))
     if code == 7 and program.convention == "testlib":
         return _points(finished, program.max_points)
-    return CheckResult(None, finished.how_it_ended())
+    return _failed(finished)
+
+
+def _failed(finished: Finished) -> CheckResult:
+    return CheckResult(None, finished.how_it_ended(), finished.lost_seconds)
 
 
 def _printed_score(finished: Finished) -> CheckResult:
-    try:
-        score = float(finished.stdout.strip()[:40]) if finished.exit_code == 0 else math.nan
-    except ValueError:
-        score = math.nan
+    found = _NUMBER.fullmatch(finished.stdout) if finished.exit_code == 0 else None
+    score = _number(found[0]) if found else math.nan
     if 0 <= score <= 1:
-        return CheckResult(score, _line(finished.stderr))
-    return CheckResult(None, finished.how_it_ended())
+        return CheckResult(abs(score), _line(finished.stderr))
+    return _failed(finished)
 
 
 def _points(finished: Finished, max_points: float) -> CheckResult:
     """Return the score of `quitp` of testlib: `points 0.5 text` on standard error."""
     found = _POINTS.match(finished.stderr)
-    try:
-        points = float(found[1]) if found else math.nan
-    except ValueError:
-        points = math.nan
+    points = _number(found[1]) if found else math.nan
     if not 0 <= points <= max_points:
-        return CheckResult(None, finished.how_it_ended())
-    return CheckResult(points / max_points, _line(finished.stderr))
+        return _failed(finished)
+    return CheckResult(abs(points) / max_points, _line(finished.stderr))
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 def _line(text: str) -> str:
     return " ".join(text.split())[:_SHOWN_CHARACTERS]
 
 
+def input_of(case: StdioCase) -> bytes:
+    """Return the input of a case: its stdin, or of a case without stdin its only file."""
+    text = case.stdin
+    if not text and len(case.files) == 1:
+        [text] = case.files.values()
+    return text.encode("utf-8", "surrogatepass")
+
+
 class ByChecker:
-    """Judges a run by a checker. `accepted`: what it said of the tasks' own answers, None if it accepts."""
+    """Judges a run by a checker. `accepted`: what it said of the tasks' own answers, None if it accepts.
+
+    `digest`: of the grader.
+    """
 
     def __init__(
         self,
         programs: AuthorPrograms,
         accepted: StoredResults[str | None],
         checker: Checker,
+        digest: bytes,
         task: Submission,
         grader: StdioGrader,
         backend: Sandboxes,
@@ -105,7 +129,8 @@ class ByChecker:
         self._task = task
         self._grader = grader
         self._backend = backend
-        self._digest = digest_of(checker)
+        self._digest = digest
+        self._program: Program | None = None
 
     async def __call__(self, program: Program, index: int, case: StdioCase) -> CaseOutcome:
         """Run the program, and have its output checked. Raises InvalidTask."""
@@ -119,19 +144,22 @@ class ByChecker:
             return CaseOutcome(finished, verdict, text)
         if len(finished.ended.stdout) >= keep:
             return CaseOutcome(finished, "failed", "the output is longer than a checker reads")
-        result = await self._checked(case, finished.ended.stdout)
+        result = await self._checked_output(case, finished.ended.stdout)
         shown = f": {result.text}" if result.text and self._grader.reveal else ""
         if result.score is None:
             text = f"the checker failed on the output{shown}"
-            return CaseOutcome(finished, "failed", text, signals=(CHECKER_FAILED,))
+            lost_seconds = result.lost_seconds
+            return CaseOutcome(
+                finished, "failed", text, signals=(CHECKER_FAILED,), lost_seconds=lost_seconds
+            )
         if result.score == 1:
             return CaseOutcome(finished, "passed", score=1.0)
         return CaseOutcome(finished, "failed", f"{REJECTED}{shown}", result.score)
 
     async def _check_answer(self, index: int, case: StdioCase) -> None:
         """Raise InvalidTask if the checker does not accept an answer of the case itself."""
-        for answer in accepted_of(case):
-            key = digest_of(self._digest, case.stdin, answer)
+        for place, answer in enumerate(accepted_of(case)):
+            key = digest_of(self._digest, repr(self._task.limits), f"{index} {place}")
 
             async def make(answer: str = answer) -> str | None:
                 result = await self._checked(case, answer.encode("utf-8", "surrogatepass"))
@@ -144,13 +172,23 @@ class ByChecker:
             if problem is not None:
                 raise InvalidTask(f"checker: the answer of case {index}: {problem}")
 
+    async def _checked_output(self, case: StdioCase, output: bytes) -> CheckResult:
+        """Return what the checker says of the output of a submission."""
+        try:
+            return await self._checked(case, output)
+        except InvalidTask:  # its files find no room, which the size of the output may cause
+            await self._checked(case, b"")
+            return CheckResult(None, "the output finds no room in its sandbox")
+
     async def _checked(self, case: StdioCase, output: bytes) -> CheckResult:
         """Return what the checker says of an output. Raises SandboxLost if that is uncertain."""
         checker = self._checker
-        program = await self._programs.prepared("checker", checker, self._task, self._backend)
+        if self._program is None:
+            self._program = await self._programs.prepared(
+                "checker", checker, self._task, self._backend
+            )
         answer = next(iter(accepted_of(case)), "").encode("utf-8", "surrogatepass")
-        stdin = case.stdin.encode("utf-8", "surrogatepass")
-        files = {INPUT: stdin, OUTPUT: output, ANSWER: answer}
+        files = {INPUT: input_of(case), OUTPUT: output, ANSWER: answer}
         stdin_file = None
         if checker.convention == "icpc":
             paths = [INPUT, ANSWER, FEEDBACK]
@@ -161,7 +199,7 @@ class ByChecker:
         else:
             paths = [INPUT, OUTPUT, ANSWER]
         finished = await self._programs.run(
-            "checker", program, self._backend, [*paths, *checker.argv], files, stdin_file
+            "checker", self._program, self._backend, [*paths, *checker.argv], files, stdin_file
         )
         result = result_of(checker, finished)
         if result.score != 1:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import weakref
 from collections.abc import Sequence
 
-from proctor_client.wire import StdioCase, StdioGrader
-from proctor_service.features.verifiers.author_programs import AuthorPrograms
+from proctor_client.wire import GeneratedCases, StdioCase, StdioGrader
+from proctor_service.features.verifiers.author_programs import AuthorPrograms, digest_of
 from proctor_service.features.verifiers.checkers import ByChecker
+from proctor_service.features.verifiers.generated_cases import CaseMaker
 from proctor_service.features.verifiers.interactors import ByInteractor
 from proctor_service.features.verifiers.named_checkers import named_checker
 from proctor_service.judge.graders.programs import prepared
@@ -26,6 +29,8 @@ class StdioTasks:
 
     def __init__(self, programs: AuthorPrograms) -> None:
         self._programs = programs
+        self._maker = CaseMaker(programs)
+        self._digests = GraderDigests()
         self._accepted: StoredResults[str | None] = StoredResults(
             _MOST_ANSWERS, _MOST_ANSWERS_BYTES, lambda text: _ENTRY_BYTES + len(text or "")
         )
@@ -38,19 +43,22 @@ class StdioTasks:
         self, submission: Submission, grader: StdioGrader, backend: Sandboxes
     ) -> Judgement:
         """Judge each case by the checker or the interactor of the task, or else by its output."""
-        cases = await self._cases(grader)
+        cases = await self._cases(submission, grader, backend)
         program = await prepared(submission, backend, self._programs.languages)
         if isinstance(program, Judgement):
             return program
-        return await judge_cases(
-            program, grader, cases, self._judge_of(submission, grader, backend)
-        )
+        judge_case = await self._judge_of(submission, grader, backend)
+        return await judge_cases(program, grader, cases, judge_case)
 
-    async def _cases(self, grader: StdioGrader) -> Sequence[StdioCase]:
-        assert isinstance(grader.cases, list)
-        return grader.cases
+    async def _cases(
+        self, submission: Submission, grader: StdioGrader, backend: Sandboxes
+    ) -> Sequence[StdioCase]:
+        if not isinstance(grader.cases, GeneratedCases):
+            return grader.cases
+        digest = await self._digests.of(grader)
+        return await self._maker.cases(grader.cases, digest, submission, backend)
 
-    def _judge_of(
+    async def _judge_of(
         self, submission: Submission, grader: StdioGrader, backend: Sandboxes
     ) -> CaseJudge:
         closeness = Closeness.of(grader.tolerance)
@@ -63,4 +71,24 @@ class StdioTasks:
         if isinstance(checker, str):
             named = named_checker(checker, closeness, ignore_case=grader.ignore_case)
             return ByOutput(backend, named, reveal=grader.reveal)
-        return ByChecker(self._programs, self._accepted, checker, submission, grader, backend)
+        digest = await self._digests.of(grader)
+        return ByChecker(
+            self._programs, self._accepted, checker, digest, submission, grader, backend
+        )
+
+
+class GraderDigests:
+    """Digests of the graders in use; the submissions of a request share theirs."""
+
+    def __init__(self) -> None:
+        self._digests: dict[int, bytes] = {}
+
+    async def of(self, grader: StdioGrader) -> bytes:
+        """Return the digest of a grader; a thread digests a new one, of any size."""
+        name = id(grader)
+        if name not in self._digests:
+            digest = await asyncio.to_thread(digest_of, grader)
+            if name not in self._digests:
+                self._digests[name] = digest
+                weakref.finalize(grader, self._digests.pop, name).atexit = False
+        return self._digests[name]

@@ -33,9 +33,10 @@ class Points:
     def add(self, case: int, score: float) -> None:
         """Add the score of a case, from 0 to 1."""
         self._seen.add(case)
-        if score < 1:
-            for place in self._places.get(case, ()):
-                self._least[place] = min(self._least[place], score)
+        changed = [each for each in self._places.get(case, ()) if score < self._least[each]]
+        for place in changed:
+            self._least[place] = score
+        if changed:
             self._parts = self._with_requirements(self._least)
 
     @property

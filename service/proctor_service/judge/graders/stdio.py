@@ -30,13 +30,17 @@ _SHORT_BYTES = 32_768  # largest output compared in the event loop, in a few ms
 
 @dataclass(frozen=True, slots=True)
 class CaseOutcome:
-    """What a run of a case is worth. `score`: from 0 to 1, and 1 of a passed case alone."""
+    """What a run of a case is worth. `score`: from 0 to 1, and 1 of a passed case alone.
+
+    `lost_seconds`: CPU and idle time of the task's own program, if a limit ended it on this run's output.
+    """
 
     finished: Run
     verdict: Verdict
     message: str = ""
     score: float = 0.0
     signals: tuple[str, ...] = ()
+    lost_seconds: float = 0.0
 
 
 class CaseJudge(Protocol):
@@ -80,9 +84,9 @@ async def judge_cases(
     """Judge each case in a fresh sandbox, with its own limits of time.
 
     With the scoring `all`, no case runs after the first end by a limit. `wall_seconds` also
-    bounds a total over all cases: their idle time plus the CPU time of failed cases. Cases after this
-    bound do not run. Otherwise a submission could fail slowly, outlast the deadline, and earn an error
-    where a verdict is due. With `points`, no case runs that can earn nothing any more.
+    bounds a total over all cases: their idle time, the CPU time of failed cases, and the lost seconds. Cases
+    after this bound do not run. Otherwise a submission could fail slowly, outlast the deadline, and earn an
+    error where a verdict is due. With `points`, no case runs that can earn nothing any more.
     """
     submission = program.submission
     counts = _CaseCounts(submission, program.compiling)
@@ -139,7 +143,8 @@ class _CaseCounts:
             self._failures.append(
                 Failure(index=index, test=f"case {index}", message=outcome.message)
             )
-        self._seconds += usage.cpu_seconds
+        self._seconds += usage.cpu_seconds + outcome.lost_seconds
+        self.wasted.seconds += outcome.lost_seconds
         if finished.ended.ending in LIMITS:
             self.wasted.add(usage)
             self._is_ended = self._submission.scoring == "all"
