@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -78,10 +77,10 @@ def _with_versions(machine: list[MachineCheck], settings: Settings) -> list[Mach
         for name, language in settings.languages.items()
         if language.version is not None
     }
-    asked = [each.name for each in machine if each.ok and each.name in commands]
+    names = [each.name for each in machine if each.ok and each.name in commands]
     with ThreadPoolExecutor() as threads:
         found = dict(
-            zip(asked, threads.map(_version_of, [commands[each] for each in asked]), strict=True)
+            zip(names, threads.map(_version_of, [commands[each] for each in names]), strict=True)
         )
     return [
         replace(each, detail=f"{each.detail}: {found[each.name]}") if found.get(each.name) else each
@@ -91,13 +90,15 @@ def _with_versions(machine: list[MachineCheck], settings: Settings) -> list[Mach
 
 def _version_of(command: Sequence[str]) -> str:
     """Return the first line that a command prints; blocks for seconds."""
+    from proctor_service.settings import worker_environment
+
     try:
         ran = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "PATH": SANDBOX_PATH},
+            env={**worker_environment(), "PATH": SANDBOX_PATH},
             timeout=_VERSION_SECONDS,
             check=False,
         )

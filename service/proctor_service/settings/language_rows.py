@@ -83,13 +83,13 @@ def check_names(languages: Mapping[str, Language]) -> None:
 
 
 def read_languages(
-    path: Path, known: Mapping[str, Language], where: str = "PROCTOR_LANGUAGES"
+    path: Path, base: Mapping[str, Language], where: str = "PROCTOR_LANGUAGES"
 ) -> dict[str, Language]:
-    """Return the known languages and those of a file. Raises StartError with file, line and reason."""
+    """Return the languages of `base` and of a file. Raises StartError with file, line and reason."""
     text = ""
     try:
         text = path.read_text(encoding="utf-8")
-        return _merged(tomllib.loads(text), known)
+        return _merged(tomllib.loads(text), base)
     except WrongRow as wrong:
         line = _line_of(text, wrong.key)
         at = f" line {line}" if line else ""
@@ -98,7 +98,7 @@ def read_languages(
         raise StartError(f"{where} {path}: {error}") from None
 
 
-def _merged(content: Mapping[str, object], known: Mapping[str, Language]) -> dict[str, Language]:
+def _merged(content: Mapping[str, object], base: Mapping[str, Language]) -> dict[str, Language]:
     for key in content:
         if key not in (_TABLE, _WITHOUT):
             raise WrongRow((key,), f"only {_WITHOUT} and tables such as [{_TABLE}.tcl]")
@@ -106,14 +106,14 @@ def _merged(content: Mapping[str, object], known: Mapping[str, Language]) -> dic
     if not isinstance(without, list):
         raise WrongRow((_WITHOUT,), "no list of names of languages")
     for name in without:
-        if name not in known:
+        if name not in base:
             raise WrongRow((_WITHOUT,), f"no language {name!r} is known")
     try:
         rows = languages_of(content.get(_TABLE, {}))
         for name in rows:
-            if name in known and name not in without:
+            if name in base and name not in without:
                 raise WrongRow((name,), f"known already; {_WITHOUT} = [{name!r}] makes place")
-        languages = {name: row for name, row in known.items() if name not in without} | rows
+        languages = {name: row for name, row in base.items() if name not in without} | rows
         check_names(languages)
     except WrongRow as wrong:
         raise WrongRow((_TABLE, *wrong.key), wrong.reason) from None

@@ -236,7 +236,7 @@ def test_an_evaluation_knows_it(service: Service, tmp_path: Path) -> None:
     )
     texts = ("```polish\nread read + print\n```", "```rpn\nread print\n```")
     completions.write_text("".join(json.dumps({"id": "a", "completion": t}) + "\n" for t in texts))
-    arguments = ["eval", rows, "--completions", completions, "--output", output]
+    arguments: list[str | Path] = ["eval", rows, "--completions", completions, "--output", output]
     said = proctor(*arguments, PROCTOR_URL=service.url)
     assert output.exists(), said.output
     assert [json.loads(line)["reward"] for line in output.read_text().splitlines()] == [1.0, 0.0]

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from proctor_service.errors import StartError
 from proctor_service.sandbox.environments import default_python
-from proctor_service.sandbox.local.shown_paths import interpreter_paths, setting_paths
+from proctor_service.sandbox.local.shown_paths import interpreter_paths, language_paths
 from proctor_service.settings import Settings
 from proctor_service.settings.environments import read_environments
 
@@ -93,4 +93,4 @@ def _shown_paths(settings: Settings) -> list[Path]:
     shown = [*_ALREADY_SHOWN, *find_interpreter(settings).shown]
     for environment in read_environments(settings.environments).values():
         shown += map(str, environment.paths)
-    return [*map(Path, shown), *map(Path, setting_paths(settings))]
+    return [*map(Path, (*shown, *language_paths(settings))), *settings.sandbox_paths]

@@ -63,11 +63,19 @@ def setting_paths(settings: Settings) -> list[str]:
     found = {
         str(path): go_cache.get(path, "PROCTOR_SANDBOX_PATHS") for path in settings.sandbox_paths
     }
-    for name, language in settings.languages.items():
-        for folder in language.paths:
-            if os.path.isdir(folder):
-                found.setdefault(folder, f"the paths of the language {name}")
+    for path, name in language_paths(settings).items():
+        found.setdefault(path, f"PROCTOR_LANGUAGES: the paths of {name}")
     return [check_shown(path, setting) for path, setting in found.items()]
+
+
+def language_paths(settings: Settings) -> dict[str, str]:
+    """Return the folders of languages on this machine, unchecked, each with its language."""
+    return {
+        path: name
+        for name, language in settings.languages.items()
+        for path in language.paths
+        if os.path.isdir(path)
+    }
 
 
 def environment_paths(definition: Environment, where: str) -> list[str]:
