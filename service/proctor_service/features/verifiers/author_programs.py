@@ -72,6 +72,9 @@ class Finished:
             how = f"signal {ended.signal}"
         else:
             how = ended.ending
+        stopped = understand(self.run.lines).stopped
+        if stopped is not None and stopped.verdict == "syntax_error":
+            how = stopped.summary
         stderr = self.stderr.strip()[-_SHOWN_CHARACTERS:]
         return f"{how}: {stderr}" if stderr else how
 

@@ -21,6 +21,7 @@ from proctor_service.features.verifiers.author_programs import (
 )
 from proctor_service.judge.graders.programs import Program
 from proctor_service.judge.graders.stdio import CaseOutcome, accepted_of, case_ended_well
+from proctor_service.judge.run import text_of
 from proctor_service.judge.stored_results import StoredResults
 from proctor_service.judge.submission import Submission
 from proctor_service.sandbox.interface import Sandboxes
@@ -32,6 +33,7 @@ FEEDBACK = "case/feedback/"
 MESSAGES = f"{FEEDBACK}judgemessage.txt"
 _MOST_OUTPUT_BYTES = 16 << 20
 _TIMES_ANSWER = 4
+_LONGEST_SCORE_BYTES = 1000
 _POINTS = re.compile(r"points\s+([0-9.eE+-]{1,40})(?:\s|$)")  # "points 0.5 half of the edges"
 _NUMBER = re.compile(r"\s*[+-]?[0-9.eE+-]{1,40}\s*", re.A)
 """A score, and no other text beside it: `0.25` and a line break."""
@@ -72,7 +74,9 @@ def _failed(finished: Finished) -> CheckResult:
 
 
 def _printed_score(finished: Finished) -> CheckResult:
-    found = _NUMBER.fullmatch(finished.stdout) if finished.exit_code == 0 else None
+    stdout = finished.run.ended.stdout  # may be cut
+    is_short = finished.exit_code == 0 and len(stdout) <= _LONGEST_SCORE_BYTES
+    found = _NUMBER.fullmatch(text_of(stdout)) if is_short else None
     score = _number(found[0]) if found else math.nan
     if 0 <= score <= 1:
         return CheckResult(abs(score), _line(finished.stderr))

@@ -172,7 +172,9 @@ def _grader(grader: Row | None) -> Iterator[str]:
     for name in ("setup",):
         yield from _block(name, fields.pop(name, None))
     for name in ("tests", "cases"):
-        for index, each in enumerate(fields.pop(name, None) or ()):
+        if not isinstance(fields.get(name), list):  # absent, or generated from seeds
+            continue
+        for index, each in enumerate(fields.pop(name)):
             text = each if isinstance(each, str) else long_integers.dumps(each)
             yield from _block(f"test {index}", text)
     if isinstance(files := fields.pop("files", None), Mapping):

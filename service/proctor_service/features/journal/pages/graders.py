@@ -43,16 +43,59 @@ def _calls(grader: Grader) -> Parts:
 
 
 def _stdio(grader: Grader) -> Parts:
+    cases = grader["cases"]
+    found = _generated(cases) if isinstance(cases, dict) else _cases(cases)
+    checker = grader.get("checker")
+    if isinstance(checker, str):
+        found.append(("Checker", checker))
+    elif checker is not None:
+        found += _program("Checker", checker)
+    if grader.get("interactor") is not None:
+        found += _program("Interactor", grader["interactor"])
+    if grader.get("subtasks"):
+        found.append(("Subtasks", "\n".join(map(_json, grader["subtasks"][:MOST_CASES]))))
+    return found
+
+
+def _generated(cases: Grader) -> list[tuple[str, str]]:
+    seeds = cases["seeds"]
+    title = (
+        "Seeds" if len(seeds) <= MOST_CASES else f"The first {MOST_CASES} of {len(seeds):,} seeds"
+    )
+    found = [(title, "\n".join(map(str, seeds[:MOST_CASES])))]
+    found += _program("Generator", cases["generator"])
+    return (
+        found
+        if cases.get("reference") is None
+        else found + _program("Reference", cases["reference"])
+    )
+
+
+def _program(title: str, program: Grader) -> list[tuple[str, str]]:
+    """Return the source of a program of the task's author, and its options."""
+    options = {
+        name: value
+        for name, value in program.items()
+        if name not in ("source", "files") and value not in (None, [], {})
+    }
+    found = [(title, program["source"])]
+    if options:
+        found.append((f"{title}: options", _json(options)))
+    files = list(program.get("files", {}).items())
+    return found + [(f"{title}: file {path}", text) for path, text in files[:MOST_CASES]]
+
+
+def _cases(cases: Sequence[Grader]) -> list[tuple[str, str]]:
     found = []
-    for index, case in enumerate(grader["cases"][:MOST_CASES]):
+    for index, case in enumerate(cases[:MOST_CASES]):
         title = f"Case {index}: "
         if case.get("argv"):
             found.append((f"{title}arguments", shlex.join(case["argv"])))
         found.append((f"{title}standard input", case.get("stdin", "")))
         found += [(f"{title}file {path}", text) for path, text in case.get("files", {}).items()]
         where = f" in {case['output_file']}" if case.get("output_file") else ""
-        stdout = case["stdout"]
-        for each in [stdout] if isinstance(stdout, str) else stdout:
+        stdout = case.get("stdout")
+        for each in [stdout] if isinstance(stdout, str) else stdout or ():
             found.append((f"{title}expected output{where}", each))
     return found
 
