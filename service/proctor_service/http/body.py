@@ -283,7 +283,8 @@ def field_path(location: Iterable[int | str]) -> str:
     for part in map(str, location):
         if part not in BRANCHES.get(before, ()):
             path.append(part)
-        before = part
+        if not part.isdigit():  # in a list of a field's values
+            before = part
     return ".".join(path) or "body"
 
 
