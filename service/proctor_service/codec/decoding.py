@@ -14,7 +14,15 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from .builtin_decoders import CONTAINERS, LEAVES, PENDING
-from .limits import MAX_DECODED_BYTES, MAX_DEPTH, NO_BASE, PART_BYTES, Malformed, Opaque
+from .limits import (
+    MAX_DECODED_BYTES,
+    MAX_DEPTH,
+    NO_BASE,
+    PART_BYTES,
+    Malformed,
+    NotData,
+    Opaque,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,6 +54,8 @@ class Decoder:
         self.wants_numpy = resolve_handle is not None
         # True: narrow numbers and empty arrays of numpy take part in no narrow arithmetic.
         self.widens = False
+        # True: an object, which would become an ``Opaque``, raises ``NotData``.
+        self.takes_data_alone = False
         self.seconds_each = _PLAIN_SECONDS if resolve_handle is None else _HANDLE_SECONDS
         # By number: the expanded size, None while the container is open.
         self._sizes: list[int | None] = []
@@ -193,7 +203,10 @@ class Decoder:
         leaf = LEAVES.get(tag) if type(tag) is str else None
         if leaf is None:
             raise Malformed("unknown tag")
-        return leaf(self, wire)
+        value = leaf(self, wire)
+        if self.takes_data_alone and type(value) is Opaque:
+            raise NotData(value.type_name)
+        return value
 
     def _open(self, target: Any, finish: Any, items: Any) -> None:
         """Give a container the next number; without ``finish``, keep the list of items."""

@@ -31,6 +31,10 @@ class Malformed(ValueError):
     """The input is not a valid encoding."""
 
 
+class NotData(Malformed):
+    """The input has an object where data alone is taken. The message is the name of its class."""
+
+
 NO_BASE = object()  # content of an object without a built-in base class
 
 

@@ -13,12 +13,13 @@ from typing import Any
 from . import json_lines
 from .decoding import Decoder, decode
 from .encoding import Encoder, encode
-from .limits import MAX_LINE_BYTES, Malformed, Opaque, ValueTooDeep, ValueTooLarge
+from .limits import MAX_LINE_BYTES, Malformed, NotData, Opaque, ValueTooDeep, ValueTooLarge
 
 __all__ = [
     "Decoder",
     "Encoder",
     "Malformed",
+    "NotData",
     "Opaque",
     "ValueTooDeep",
     "ValueTooLarge",

@@ -9,6 +9,7 @@ command         run another program                              command.run_com
 compile         run a compiler                                   command.compile_program
 pytest          run pytest in the submission's interpreter       pytest_run.run_pytest
 shared          run test code in the submission's interpreter    shared_run.run_shared
+verify          run a verifier; the submission runs elsewhere     verification.run_verifier
 session         run many commands, in sequence or concurrently   session.run_session
 state           restore a snapshot, then run another job         file_operations.restore
 
@@ -25,7 +26,7 @@ import traceback
 from typing import Any
 
 from ..codec import values
-from . import command, function_calls, interaction, script, work_files
+from . import command, function_calls, interaction, script, verification, work_files
 from .channel import Channel
 from .same_process import main as shared_run
 from .same_process import pytest_run
@@ -155,5 +156,6 @@ _KINDS = {
     "pytest": pytest_run.run_pytest,
     "shared": shared_run.run_shared,
     "state": _state,
+    "verify": verification.run_verifier,
     "session": session.run_session,
 }

@@ -373,20 +373,39 @@ def _take(messages: Messages, frame: Any, calls: int) -> None:
             messages.reached = word
         case ["syntax", _] | ["raised" | "exit", "load", *_] if not messages.loaded:
             messages.stopped = not_loaded(frame)
-        case ["raised", int(index), *rest] if (
-            messages.loaded and index == len(messages.answers) < calls
-        ):
+        case [str(), int(index), *_] if messages.loaded and index == len(messages.answers) < calls:
+            _take_answer(messages, frame)
+        case _:
+            messages.forged = True
+
+
+def _take_answer(messages: Messages, frame: list[Any]) -> None:
+    match frame:
+        case ["raised", _, *rest]:
             messages.answers.append(_raised(rest))
-        case ["exit", int(index), int(code)] if (
-            messages.loaded and index == len(messages.answers) < calls
-        ):
+        case ["exit", _, int(code)]:
             messages.stopped = _left(code)
-        case ["ended", int(index), str(name)] if (
-            messages.loaded and index == len(messages.answers) < calls
-        ):
+        case ["ended", _, str(name)]:
             messages.stopped = Raised("runtime_error", f"the program ended itself: {name[:200]}")
         case _:
             messages.forged = True
+
+
+def answer_to(line: bytes, index: int) -> Messages:
+    """Parse the one line with which a loaded program answers call `index`; see `understand`."""
+    messages = Messages(loaded=True)
+    expected = b'["value",%d,' % index
+    if line.startswith(expected):
+        messages.answers.append(line[len(expected) : -1])
+        return messages
+    try:
+        frame = loads_message(line)
+        messages.forged = type(frame) is not list or len(frame) < 3 or frame[1] != index
+        if not messages.forged:
+            _take_answer(messages, frame)
+    except (Malformed, TypeError, ValueError, IndexError, KeyError):
+        messages.forged = True
+    return messages
 
 
 def not_loaded(frame: list[Any]) -> Raised:

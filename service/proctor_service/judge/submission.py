@@ -27,6 +27,7 @@ from proctor_client.wire import (
     Scoring,
     StdioGrader,
     Verdict,
+    VerifierGrader,
 )
 from proctor_service.sandbox.interface import DEFAULT, Limits, Sandboxes, Usage
 
@@ -65,6 +66,17 @@ _ENCODINGS = ("utf-8", "utf-8-sig", "ascii", "iso-8859-1", "iso-8859-15", "cp125
 
 def author_programs(grader: Grader) -> Iterator[tuple[str, AuthorProgram]]:
     """Return the programs of the task's author, by the names of their fields."""
+    if isinstance(grader, VerifierGrader) and grader.source:
+        yield (
+            "verifier",
+            AuthorProgram.model_construct(  # its fields are checked already
+                language=grader.verifier_language,
+                source=grader.source,
+                files=grader.files,
+                limits=grader.verifier_limits,
+                environment=grader.environment,
+            ),
+        )
     if not isinstance(grader, StdioGrader):
         return
     if isinstance(grader.checker, AuthorProgram):

@@ -35,6 +35,7 @@ from proctor_client.wire import (
     RewardRequest,
     RewardResponse,
     StdioGrader,
+    VerifierGrader,
 )
 from proctor_client.wire import Submission as WireSubmission
 from proctor_service.errors import BatchTooLarge, Cancelled, Failure, InvalidRequest, JudgeFailed
@@ -310,7 +311,7 @@ class Translation:
                 f"{where}.grader: {grader.kind} judges the files of a sandbox: /rollout, or "
                 "/sandboxes/{id}/grade"
             )
-        if isinstance(grader, PytestGrader | CommandGrader | StdioGrader):
+        if isinstance(grader, PytestGrader | CommandGrader | StdioGrader | VerifierGrader):
             self._check_grader(grader, f"{where}.grader" if body.grader else "grader")
         environment = DEFAULT
         if body.environment is not None:
@@ -340,11 +341,13 @@ class Translation:
         around = Around.of(grader, body, request)
         texts = PYTHON_TEXTS if language == PYTHON else self.machine.texts(language)
         source = await read_program(text, rule, texts, around)
-        if source is None:
+        judges_completion = grader.judges == "completion"
+        if source is None and not judges_completion:
             empty = NoCode(
                 test_count(grader), environment=environment, integrity=integrity_of(grader)
             )
             return self._with_owner(index, body, text, empty, None)
+        source = source or ""
         self._added += max(0, len(source) - len(text))
         if self._added > MAX_ADDED_CHARACTERS:
             raise BatchTooLarge(
@@ -361,6 +364,9 @@ class Translation:
             negative_control=body.negative_control or request.negative_control,
             compiler=compiler,
         )
+        if judges_completion:
+            prompt = _plain(request.prompt if body.prompt is None else body.prompt)
+            submission = replace(submission, completion=text, prompt=prompt)
         key = self._key(submission) if request.cache else None
         return self._with_owner(index, body, text, submission, key)
 
@@ -391,9 +397,7 @@ class Translation:
             prompt = request.prompt if body.prompt is None else body.prompt
             shown = self._prompts.get(id(prompt), "")
             if prompt is not None and not shown:
-                shown = json.dumps(
-                    prompt if isinstance(prompt, str) else [_set_fields(each) for each in prompt]
-                )
+                shown = json.dumps(_plain(prompt))
                 self._prompts[id(prompt)] = shown
             origin = Origin(completion, rule, body.id, body.group, request.step, shown)
         item = Item(
@@ -439,6 +443,9 @@ class Translation:
                 digest = self._digests[id(shared)] = _digest(shared)
             key.update(digest)
         key.update(submission.source.encode("utf-8", "surrogatepass"))
+        if submission.grader.judges == "completion":
+            seen = json.dumps([submission.completion, submission.prompt], sort_keys=True)
+            key.update(seen.encode())
         return key.digest()
 
 
@@ -454,8 +461,11 @@ def _is_portable(submission: Submission | NoCode) -> bool:
     return not (isinstance(grader, StdioGrader) and any(author_programs(grader)))
 
 
-def _set_fields(message: Message) -> dict[str, Any]:
-    return message.model_dump(exclude_unset=True)
+def _plain(prompt: str | Sequence[Message] | None) -> Any:
+    """Return a prompt as plain JSON."""
+    if prompt is None or isinstance(prompt, str):
+        return prompt
+    return [message.model_dump(exclude_unset=True) for message in prompt]
 
 
 def _digest(value: BaseModel | Limits) -> bytes:

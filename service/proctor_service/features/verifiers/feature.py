@@ -20,11 +20,13 @@ class VerifiersFeature(Feature):
 
     @classmethod
     def graders(cls, languages: Mapping[str, Language]) -> FeatureGraders:
-        """Return `stdio` with programs of the task's author."""
+        """Return `stdio` with programs of the task's author, and `verifier`."""
         from proctor_service.features.verifiers.author_programs import AuthorPrograms
         from proctor_service.features.verifiers.stdio_tasks import StdioTasks
+        from proctor_service.features.verifiers.verifier import Verifiers
 
         def graders(programs: Languages) -> Sequence[GraderRules]:
-            return StdioTasks(AuthorPrograms(programs, languages)).rules()
+            authors = AuthorPrograms(programs, languages)
+            return (*StdioTasks(authors).rules(), *Verifiers(authors).rules())
 
         return FeatureGraders(graders)

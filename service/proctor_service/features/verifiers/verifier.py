@@ -1,0 +1,130 @@
+"""`verifier`: a program of the task's author judges a completion, with its submission as a tool.
+
+    verifier's sandbox ──▶ requests ──▶ this service ──▶ sandboxes of the submission (`subject.py`)
+
+Only data comes back. What fails before the verifier has seen anything of a completion is an InvalidTask; what
+fails later may be the doing of the submission, and earns nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Awaitable, Sequence
+from typing import Protocol
+
+from proctor_client.wire import VerifierGrader
+from proctor_service.errors import DeadlinePassed, InvalidTask
+from proctor_service.features.verifiers.author_programs import AuthorPrograms, author_limits
+from proctor_service.features.verifiers.checkers import CHECKER_FAILED
+from proctor_service.features.verifiers.conversation import Conversation, VerifierResult
+from proctor_service.features.verifiers.subject import Subject
+from proctor_service.judge.run import message
+from proctor_service.judge.submission import GraderRules, Judgement, Submission
+from proctor_service.sandbox.interface import DEFAULT, GuestMessage, Sandboxes
+
+_SPARE_SECONDS = 0.5  # between the end of the judgement and the item's deadline
+_OWN_PART = 0.5  # of the time up to the deadline, from which on the submission is too slow
+_TOO_SLOW = "time limit: its runs and calls took most of the time up to the deadline"
+
+
+class NamedVerifiers(Protocol):
+    """Verifiers of the service, by name."""
+
+    def resolved(self, grader: VerifierGrader) -> VerifierGrader:
+        """Return the grader with the source that its name stands for. Raises InvalidTask."""
+
+
+class Verifiers:
+    """Judge of `verifier`. `named`: what names stand for; None without named verifiers."""
+
+    def __init__(self, programs: AuthorPrograms, named: NamedVerifiers | None = None) -> None:
+        self._programs = programs
+        self._named = named
+
+    def rules(self) -> Sequence[GraderRules]:
+        """Return the rules of `verifier`."""
+        return (GraderRules("verifier", self.judge),)
+
+    async def judge(
+        self, submission: Submission, grader: VerifierGrader, backend: Sandboxes
+    ) -> Judgement:
+        """Have the verifier judge a completion. Raises InvalidTask."""
+        if grader.name is not None:
+            if self._named is None:
+                raise InvalidTask(f"verifier: there is no {grader.name[:100]!r} here")
+            grader = self._named.resolved(grader)
+        subject = Subject(submission, backend, self._programs.languages)
+        try:
+            result = await _in_time(
+                submission, subject, self._result(submission, grader, backend, subject)
+            )
+        finally:
+            await subject.close_all()
+        return _judgement(result, subject, grader)
+
+    async def _result(
+        self, submission: Submission, grader: VerifierGrader, backend: Sandboxes, subject: Subject
+    ) -> VerifierResult:
+        """Run the verifier in a sandbox of its own, to its score."""
+        limits = author_limits(grader.verifier_limits, submission.limits)
+        line = message(
+            "verify",
+            source=grader.source,
+            files=grader.files,
+            inputs={
+                "completion": submission.completion,
+                "code": submission.source or None,
+                "prompt": submission.prompt,
+                "params": grader.params,
+            },
+        )
+        async with backend.lease(limits, grader.environment or DEFAULT) as sandbox:
+            sandbox.begin(GuestMessage(line, limits, takes_turns=True))
+            return await Conversation(sandbox, subject).result()
+
+
+async def _in_time(
+    submission: Submission, subject: Subject, work: Awaitable[VerifierResult]
+) -> VerifierResult:
+    """Return the result; of a submission that took most of the time up to the deadline itself, `timeout`.
+
+    Raises DeadlinePassed if the service took the time.
+    """
+    asked_at, deadline = submission.asked_at, submission.deadline
+    if math.isinf(deadline):
+        return await work
+    try:
+        async with asyncio.timeout(deadline - time.monotonic() - _SPARE_SECONDS):
+            return await work
+    except TimeoutError:
+        await subject.close_all()
+        if subject.own_seconds < _OWN_PART * (deadline - asked_at):
+            raise DeadlinePassed("the deadline passed while it was judged") from None
+        return VerifierResult(0.0, "timeout", _TOO_SLOW)
+
+
+def _judgement(result: VerifierResult, subject: Subject, grader: VerifierGrader) -> Judgement:
+    """Return the judgement of a result. Raises SandboxLost if a failure may have another cause."""
+    verdict, text, signals = result.verdict, result.message, set(result.signals)
+    if result.trouble is not None:
+        signals.add(CHECKER_FAILED)
+        text = "the verifier failed on the submission"
+        text += f": {result.trouble}" if grader.reveal else ""
+    if verdict is None:
+        verdict = "passed" if result.score == 1 else "failed"
+    if verdict != "passed":
+        subject.check_blame()
+    is_counted = result.total > 0
+    return Judgement(
+        verdict,
+        passed=result.passed if is_counted else int(verdict == "passed"),
+        total=result.total if is_counted else 1,
+        failures=result.failures,
+        message=text,
+        hack_signals=tuple(sorted(signals)),
+        usage=subject.usage,
+        sandbox_id=subject.sandbox_id,
+        score=result.score,
+    )
