@@ -30,7 +30,7 @@ from itertools import chain, product
 from typing import NamedTuple, Protocol
 
 from proctor_client.queries import without_special_tokens
-from proctor_client.wire import Code, Extract, ExtractRule, Grader
+from proctor_client.wire import Code, Extract, ExtractRule, Grader, VerifierGrader
 from proctor_service.judge import python_source
 from proctor_service.judge.python_source import Join, join_by, joined, syntax_tree, tidy
 from proctor_service.settings.languages import PYTHON, PYTHON_ALIASES
@@ -111,6 +111,15 @@ async def read_program(
     if len(text) <= MAX_WAITED_CHARACTERS:
         return program_in(text, rule, texts, around)
     return await asyncio.to_thread(program_in, text, rule, texts, around)
+
+
+async def reference_program(
+    grader: Grader, rule: Extract, texts: Texts, around: Around = NOTHING
+) -> str | None:
+    """Return the program of the completion that a verifier has as its reference; None without one."""
+    if not isinstance(grader, VerifierGrader) or grader.reference is None:
+        return None
+    return await read_program(grader.reference, rule, texts, around) or ""
 
 
 def program_in(text: str, rule: Extract, texts: Texts, around: Around = NOTHING) -> str | None:

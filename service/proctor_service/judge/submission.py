@@ -42,6 +42,7 @@ class Submission:
     `state`: the files of a stateful sandbox (`StatefulSandbox.snapshot`), restored before `files`.
     `asked_at` and `deadline`: beginning and end of its item, by the monotonic clock. `completion`, `prompt`:
     for a grader of completions alone, as plain JSON; its `source` is empty for a completion without code.
+    `reference`: the source of the grader's own completion, found as this one's.
     """
 
     source: str
@@ -58,6 +59,7 @@ class Submission:
     compiler: Compiler | None = None
     completion: str = ""
     prompt: Any = None
+    reference: str | None = None
 
 
 SOLUTION = "solution.py"
@@ -109,7 +111,8 @@ def source_of(solution: bytes, grader: Grader) -> str:
     An empty source leaves the file unchanged, for a grader that judges the working directory.
     """
     encoding = "utf-8"
-    if needs_solution(grader):
+    is_program = grader.judges in ("program", "completion")
+    if is_program:
         with suppress(SyntaxError):
             named, _ = tokenize.detect_encoding(io.BytesIO(solution).readline)
             # Others, such as punycode, take time in proportion to the square of the length.
@@ -117,7 +120,7 @@ def source_of(solution: bytes, grader: Grader) -> str:
     try:
         return solution.decode(encoding)
     except UnicodeDecodeError:
-        return solution.decode("utf-8", "surrogateescape") if needs_solution(grader) else ""
+        return solution.decode("utf-8", "surrogateescape") if is_program else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,6 +147,7 @@ def submission_values(submission: Submission, graders: Graders) -> Values:
         compiler_values(submission.compiler),
         submission.completion,
         submission.prompt,
+        submission.reference,
     )
 
 
@@ -157,10 +158,12 @@ def compiler_values(compiler: Compiler | None) -> dict[str, Any] | None:
 
 def submission_of(values: Values, graders: Graders) -> Submission:
     """Return the submission of `submission_values`."""
-    source, grader, limits, *rest, compiler, completion, prompt = values
+    source, grader, limits, *rest, compiler, completion, prompt, reference = values
     options = None if compiler is None else Compiler(**compiler)
     submission = Submission(source, graders.decode(grader), Limits(*limits), *rest)
-    return replace(submission, compiler=options, completion=completion, prompt=prompt)
+    return replace(
+        submission, compiler=options, completion=completion, prompt=prompt, reference=reference
+    )
 
 
 def judgement_values(judgement: Judgement) -> Values:

@@ -54,7 +54,7 @@ from proctor_service.http.json import encode
 from proctor_service.http.openapi import answers, body_of
 from proctor_service.http.responses import NDJSON, AnswerFormat, Line, RequestTask, task_response
 from proctor_service.http.task_store import TaskStore
-from proctor_service.judge.extract import PYTHON_TEXTS, Around, read_program
+from proctor_service.judge.extract import PYTHON_TEXTS, Around, read_program, reference_program
 from proctor_service.judge.submission import (
     Judgement,
     Submission,
@@ -366,7 +366,8 @@ class Translation:
         )
         if judges_completion:
             prompt = _plain(request.prompt if body.prompt is None else body.prompt)
-            submission = replace(submission, completion=text, prompt=prompt)
+            reference = await reference_program(grader, rule, texts, around)
+            submission = replace(submission, completion=text, prompt=prompt, reference=reference)
         key = self._key(submission) if request.cache else None
         return self._with_owner(index, body, text, submission, key)
 

@@ -12,7 +12,7 @@ from contextlib import closing
 from proctor_client.wire import GradeRequest, HarborGrader
 from proctor_service.errors import FileMissing, FileRefused, SandboxEnded
 from proctor_service.http.responses import Line
-from proctor_service.judge.extract import PYTHON_TEXTS, Around, assembled
+from proctor_service.judge.extract import PYTHON_TEXTS, Around, assembled, reference_program
 from proctor_service.judge.submission import (
     SOLUTION,
     Submission,
@@ -68,7 +68,7 @@ class Gradings:
                 except SandboxEnded as ended:
                     if not session.by_own_act:
                         raise
-                    submission = _nothing_to_judge(request, session, ended.message)
+                    submission = _nothing_to_judge(request, session, limits, ended.message)
                 item = Item(
                     evaluation_id=f"ev_{uuid.uuid4().hex}",
                     submission=submission,
@@ -94,24 +94,31 @@ class Gradings:
             solution = await self._registry.read_file(*where, SOLUTION)
         except (FileMissing, FileRefused) as refusal:
             if needs_solution(request.grader):
-                return _nothing_to_judge(request, session, refusal.message)
+                return _nothing_to_judge(request, session, limits, refusal.message)
         try:
             state = await self._registry.snapshot(*where)
         except FileRefused as refusal:
-            return _nothing_to_judge(request, session, refusal.message)
+            return _nothing_to_judge(request, session, limits, refusal.message)
         source = source_of(solution, request.grader)
+        around = Around.of(request.grader, request)
         return Submission(
-            assembled(source, PYTHON_TEXTS, Around.of(request.grader, request)),
+            assembled(source, PYTHON_TEXTS, around),
             request.grader,
             limits,
             request.scoring,
             state=state,
             environment=session.environment,
             negative_control=request.negative_control,
+            reference=await reference_program(request.grader, "auto", PYTHON_TEXTS, around),
         )
 
 
-def _nothing_to_judge(request: GradeRequest, session: Session, why: str) -> NoCode:
+def _nothing_to_judge(
+    request: GradeRequest, session: Session, limits: Limits, why: str
+) -> Submission | NoCode:
+    if request.grader.judges == "completion":  # it decides about nothing, too
+        environment = session.environment
+        return Submission("", request.grader, limits, environment=environment)
     message = f"There is nothing to judge: {why}"
     integrity = integrity_of(request.grader)
     return NoCode(test_count(request.grader), message, session.environment, integrity)

@@ -195,7 +195,7 @@ class _Episode:
             priority=plan.priority,
             begun=True,
             rollout_id=plan.rollout_id,
-            origin=Origin(task=plan.task.id, step=plan.step),
+            origin=_origin_of(plan),
         )
         outcome = await self._evaluate(item)
         if outcome.failure is not None:
@@ -232,6 +232,13 @@ class _Episode:
         self._encoded.append(encode(message))
 
 
+def _origin_of(plan: TrajectoryPlan) -> Origin:
+    """Return where an answer comes from. Of a grader of completions a replay needs the rule, too."""
+    reads_completion = plan.task.grader.judges == "completion"
+    extract = plan.extract if reads_completion else "none"
+    return Origin(extract=extract, task=plan.task.id, step=plan.step)
+
+
 async def _refine(episode: _Episode, agent: RefineAgent) -> None:
     """Ask the policy for code until an attempt passes; the last attempt counts."""
     plan, counts = episode.plan, episode.counts
@@ -253,8 +260,9 @@ async def _use_tools(
     episode: _Episode, agent: ToolsAgent, toolbox: Toolbox, take_state: TakeState
 ) -> None:
     """Execute the policy's tool calls until a submission, a reply without calls, or the limit."""
-    submits = SUBMIT in agent.tools
+    submits, last_reply = SUBMIT in agent.tools, ""
     while episode.turns < agent.max_turns and (reply := await episode.next_reply()) is not None:
+        last_reply = reply.text
         for call in reply.tool_calls:
             submitted = await _carry_out(episode, agent, toolbox, call, reply)
             if submitted is not None:
@@ -271,10 +279,10 @@ async def _use_tools(
     else:
         episode.counts["hit_max_turns"] = int(not episode.counts["context_exceeded"])
     if submits:
-        await episode.judge(answers.of_code(episode.plan, None))
+        await episode.judge(await answers.of_code(episode.plan, None))
         return
     async with take_state(episode.plan):
-        await episode.judge(await toolbox.left_behind())
+        await episode.judge(await toolbox.left_behind(last_reply))
 
 
 def _read_call(

@@ -216,7 +216,7 @@ class Toolbox:
         except (FileMissing, FileRefused) as refused:
             return Observation(f"Error: {refused.message}", failed=True)
 
-    async def left_behind(self) -> Submission | NoCode:
+    async def left_behind(self, last_reply: str) -> Submission | NoCode:
         """End the sandbox and return its final state; without a sandbox, the files of a new
         sandbox."""
         if self._workplace is not None:
@@ -224,15 +224,17 @@ class Toolbox:
                 archive = await self._workplace.snapshot()
                 solution = await _solution(self._workplace)
                 await self.close()  # the judge needs room for its own sandboxes
-                return answers.of_state(self._plan, solution, archive)
+                return await answers.of_state(self._plan, solution, archive, last_reply)
             except (FileMissing, FileRefused) as refused:
                 why = f"There is nothing to judge: {refused.message}"
                 task = self._plan.task
+                if task.grader.judges == "completion":
+                    return await answers.of_reply(self._plan, last_reply)
                 integrity = integrity_of(task.grader)
                 return NoCode(task.test_count, why, self._plan.environment, integrity)
             except SandboxEnded:
                 await self.close()
-        return answers.of_files(self._plan)
+        return await answers.of_files(self._plan, last_reply)
 
     async def close(self) -> None:
         """End the sandbox; a cancellation of this call still ends the sandbox."""

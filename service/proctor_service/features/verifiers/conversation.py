@@ -51,8 +51,10 @@ class VerifierResult:
 class Conversation:
     """Conversation with one verifier."""
 
-    def __init__(self, sandbox: Sandbox, subject: Subject) -> None:
+    def __init__(self, sandbox: Sandbox, subject: Subject, *, may_be_blamed: bool) -> None:
+        """`may_be_blamed`: the completion is so long that the verifier may not load because of it."""
         self._sandbox = sandbox
+        self._may_be_blamed = may_be_blamed
         self._subject = subject
         self._signals: set[str] = set()
 
@@ -147,15 +149,17 @@ class Conversation:
         """Return the result of a verifier that has ended without one. Raises InvalidTask, and SandboxLost."""
         self._sandbox.hang_up()
         run = Run(tuple(opening), await self._sandbox.ended(), self._sandbox.id)
+        run.check_blame()
         try:
             finished = Finished(check_outcome(run))
         except Unfit as unfit:
+            if self._may_be_blamed:
+                return VerifierResult(0.0, trouble=str(unfit))
             raise InvalidTask(f"verifier: {unfit}") from None
-        run.check_blame()
         if run.ended.ending == "killed":
             raise SandboxLost("the verifier's sandbox was ended before it had a score")
         how = finished.how_it_ended()
-        if not has_loaded:
+        if not (has_loaded or self._may_be_blamed):
             raise InvalidTask(f"verifier: it does not load: {how}")
         return VerifierResult(0.0, signals=frozenset(self._signals), trouble=how)
 

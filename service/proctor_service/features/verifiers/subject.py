@@ -15,7 +15,7 @@ from proctor_service.errors import InvalidTask
 from proctor_service.features.verifiers.live_interpreter import LiveInterpreter, SubmissionFailed
 from proctor_service.judge.graders.programs import Languages, Program, prepared
 from proctor_service.judge.rest import left
-from proctor_service.judge.run import LIMITS, Run, Unfit, room_for, understand
+from proctor_service.judge.run import LIMITS, JobTooLong, Run, Unfit, room_for, understand
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Limits, Sandboxes, Usage
 from proctor_service.settings.languages import PYTHON
@@ -23,6 +23,7 @@ from proctor_service.settings.languages import PYTHON
 MOST_LIVE = 8
 """Live interpreters of one verifier at once."""
 _KEPT_STDOUT_BYTES = 16 << 20
+_TOO_LONG = "the program and its input are larger than a sandbox takes"
 _OUT_OF_TIME = "time limit: all its runs and calls together took longer than they may"
 
 
@@ -66,6 +67,8 @@ class Subject:
             finished = await program.run(self._backend, program.job(case=case), _KEPT_STDOUT_BYTES)
         except Unfit as unfit:
             raise _failed(unfit.judgement) from None
+        except JobTooLong:  # its input may be an earlier output of the submission
+            raise SubmissionFailed("failed", _TOO_LONG) from None
         self._count(finished)
         stopped = understand(finished.lines).stopped
         if stopped is not None and stopped.verdict == "syntax_error":
@@ -89,6 +92,9 @@ class Subject:
         except Unfit as unfit:
             await self.close(handle)
             raise _failed(unfit.judgement) from None
+        except JobTooLong:
+            await self.close(handle)
+            raise SubmissionFailed("failed", _TOO_LONG) from None
         except SubmissionFailed as failed:
             if live.interpreter.finished is not None:
                 await self.close(handle)
@@ -142,7 +148,7 @@ class Subject:
         return self._program
 
     def _check_code(self) -> None:
-        if not self._submission.source and self._submission.state is None:
+        if not self._submission.source:
             raise SubmissionFailed("no_code", "No code was found in the completion.")
 
     def _left(self) -> Limits:

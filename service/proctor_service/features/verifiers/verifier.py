@@ -9,21 +9,33 @@ fails later may be the doing of the submission, and earns nothing.
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import time
 from collections.abc import Awaitable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from proctor_client.wire import VerifierGrader
 from proctor_service.errors import DeadlinePassed, InvalidTask
-from proctor_service.features.verifiers.author_programs import AuthorPrograms, author_limits
+from proctor_service.features.verifiers.author_programs import (
+    AuthorPrograms,
+    author_limits,
+    digest_of,
+)
 from proctor_service.features.verifiers.checkers import CHECKER_FAILED
 from proctor_service.features.verifiers.conversation import Conversation, VerifierResult
 from proctor_service.features.verifiers.subject import Subject
 from proctor_service.judge.run import message
+from proctor_service.judge.stored_results import StoredResults
 from proctor_service.judge.submission import GraderRules, Judgement, Submission
 from proctor_service.sandbox.interface import DEFAULT, GuestMessage, Sandboxes
 
+_LONGEST_CHARACTERS = 4 << 20
+_LONG_CHARACTERS = 1 << 16
+_MOST_REFERENCES = 10_000
+_MOST_REFERENCES_BYTES = 16 << 20
+_ENTRY_BYTES = 200
 _SPARE_SECONDS = 0.5  # between the end of the judgement and the item's deadline
 _OWN_PART = 0.5  # of the time up to the deadline, from which on the submission is too slow
 _TOO_SLOW = "time limit: its runs and calls took most of the time up to the deadline"
@@ -42,6 +54,9 @@ class Verifiers:
     def __init__(self, programs: AuthorPrograms, named: NamedVerifiers | None = None) -> None:
         self._programs = programs
         self._named = named
+        self._references: StoredResults[str | None] = StoredResults(
+            _MOST_REFERENCES, _MOST_REFERENCES_BYTES, lambda text: _ENTRY_BYTES + len(text or "")
+        )
 
     def rules(self) -> Sequence[GraderRules]:
         """Return the rules of `verifier`."""
@@ -55,19 +70,60 @@ class Verifiers:
             if self._named is None:
                 raise InvalidTask(f"verifier: there is no {grader.name[:100]!r} here")
             grader = self._named.resolved(grader)
+        if submission.reference is not None:
+            await self._check_reference(submission, submission.reference, grader, backend)
+        result, subject = await self._judged(submission, grader, backend)
+        return _judgement(result, subject, grader)
+
+    async def _check_reference(
+        self, submission: Submission, source: str, grader: VerifierGrader, backend: Sandboxes
+    ) -> None:
+        """Have the verifier judge the task's own completion, once for a task. Raises InvalidTask.
+
+        The files may be a policy's: a reference that passes without them is right, too.
+        """
+        own = replace(submission, source=source, completion=grader.reference or "", state=None)
+        problem = await self._problem(own, grader, backend)
+        if problem is not None and own.files:
+            problem = await self._problem(replace(own, files={}), grader, backend) and problem
+        if problem is not None:
+            raise InvalidTask(f"verifier: it does not accept the reference: {problem}")
+
+    async def _problem(
+        self, own: Submission, grader: VerifierGrader, backend: Sandboxes
+    ) -> str | None:
+        """Return why the verifier does not accept the reference; None if it does."""
+
+        async def make() -> str | None:
+            result, subject = await self._judged(own, grader, backend)
+            if result.score == 1:
+                return None
+            subject.check_blame()
+            said = result.trouble or result.message
+            how = result.verdict or ("it failed" if result.trouble else f"score {result.score}")
+            return f"{how}: {said}" if said else how
+
+        conditions = (own.limits, own.language, own.environment, own.compiler, own.files)
+        prompt = json.dumps(own.prompt, sort_keys=True)
+        key = digest_of(grader, own.source, repr(conditions), prompt)
+        return await self._references.once(key, make)
+
+    async def _judged(
+        self, submission: Submission, grader: VerifierGrader, backend: Sandboxes
+    ) -> tuple[VerifierResult, Subject]:
         subject = Subject(submission, backend, self._programs.languages)
         try:
-            result = await _in_time(
-                submission, subject, self._result(submission, grader, backend, subject)
-            )
+            work = self._result(submission, grader, backend, subject)
+            return await _in_time(submission, subject, work), subject
         finally:
             await subject.close_all()
-        return _judgement(result, subject, grader)
 
     async def _result(
         self, submission: Submission, grader: VerifierGrader, backend: Sandboxes, subject: Subject
     ) -> VerifierResult:
         """Run the verifier in a sandbox of its own, to its score."""
+        if len(submission.completion) > _LONGEST_CHARACTERS:
+            return VerifierResult(0.0, message="the completion is longer than a verifier reads")
         limits = author_limits(grader.verifier_limits, submission.limits)
         line = message(
             "verify",
@@ -80,9 +136,10 @@ class Verifiers:
                 "params": grader.params,
             },
         )
+        is_long = len(submission.completion) + len(submission.source) > _LONG_CHARACTERS
         async with backend.lease(limits, grader.environment or DEFAULT) as sandbox:
             sandbox.begin(GuestMessage(line, limits, takes_turns=True))
-            return await Conversation(sandbox, subject).result()
+            return await Conversation(sandbox, subject, may_be_blamed=is_long).result()
 
 
 async def _in_time(
