@@ -182,7 +182,7 @@ class Submission:
 
         Arguments and the result are data. Raises SubmissionError.
         """
-        call = [_target(function), values.encode(list(args)), values.encode(kwargs)]
+        call = [target_of(function), values.encode(list(args)), values.encode(kwargs)]
         line = values.dumps(["call", self._handle, call])
         if _OBJECT_MARK in line:
             _check_data(call[1:])
@@ -217,8 +217,11 @@ def _check_data(wires: list[Any]) -> None:
         raise TypeError(f"an argument of call is no data: {error}") from None
 
 
-def _target(function: str) -> Any:
-    """Return the target of a call, as in `function_calls.py`. Raises ValueError."""
+def target_of(function: str) -> Any:
+    """Return the target of a call of `f`, `Solution().f` or `Solution.f`. Raises ValueError.
+
+    See `function_calls.py`.
+    """
     owner, dot, name = function.rpartition(".")
     cls = owner[: -len(_METHOD)] if owner.endswith(_METHOD) else owner
     if not name.isidentifier() or (dot and not cls.isidentifier()):
@@ -245,7 +248,7 @@ def run_verifier(channel: Channel, job: dict[str, Any]) -> None:
     channel.send(LOADED)
     said: dict[str, Any]
     try:
-        kind, said = "score", _score(verify(**arguments))
+        kind, said = "score", score_of(verify(**arguments))
     except SubmissionError as error:
         kind, said = "stopped", {"verdict": str(error.verdict), "message": _cut(error.message)}
     except BaseException as error:
@@ -290,16 +293,16 @@ def _arguments(verify: Any, inputs: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _score(returned: Any) -> dict[str, Any]:
-    """Return the parts of what `verify` returned. Raises TypeError and ValueError."""
+def score_of(returned: Any) -> dict[str, Any]:
+    """Return the parts of what a verifier returned. Raises TypeError, ValueError and KeyError."""
     if not isinstance(returned, dict):
         return {"score": _number(returned), "message": ""}
     unknown = set(returned) - {"score", "message", "tests"}
     if unknown:
-        raise ValueError(f"verify returned a dict with {sorted(map(str, unknown))[0]!r}")
+        raise ValueError(f"a verifier returned a dict with {sorted(map(str, unknown))[0]!r}")
     message = returned.get("message") or ""
     if not isinstance(message, str):
-        raise TypeError("the message of verify is no text")
+        raise TypeError("the message of a verifier is no text")
     found = {"score": _number(returned.get("score")), "message": _cut(message)}
     if returned.get("tests") is not None:
         found["tests"] = _counted(returned["tests"])
@@ -311,10 +314,10 @@ def _number(score: Any) -> float:
         score.close()
     score = _plain(score)
     if not isinstance(score, numbers.Real):
-        raise TypeError(f"verify returned no score: {type(score).__name__}")
+        raise TypeError(f"a verifier returned no score: {type(score).__name__}")
     number = float(score)
     if math.isnan(number) or not 0 <= number <= 1:
-        raise ValueError(f"verify returned the score {number}")
+        raise ValueError(f"a verifier returned the score {number}")
     return number
 
 
@@ -327,16 +330,18 @@ def _plain(value: Any) -> Any:
 def _counted(tests: Any) -> dict[str, Any]:
     """Return the number of tests, and the first failed ones as [place, name, message]."""
     if not isinstance(tests, (list, tuple)) or len(tests) > _MOST_TESTS:
-        raise TypeError(f"the tests of verify are no list of at most {_MOST_TESTS}")
+        raise TypeError(f"the tests of a verifier are no list of at most {_MOST_TESTS}")
     failures: list[list[Any]] = []
     passed = 0
     for place, test in enumerate(tests):
+        if not isinstance(test, dict):
+            raise TypeError("a test of a verifier is no dict")
         name, message = test.get("name", f"test {place}"), test.get("message") or ""
         if not isinstance(name, str) or not isinstance(message, str):
-            raise TypeError("a test of verify has a name or a message that is no text")
+            raise TypeError("a test of a verifier has a name or a message that is no text")
         has_passed = _plain(test["passed"])
         if type(has_passed) is not bool:
-            raise TypeError("a test of verify has not passed, and has not failed")
+            raise TypeError("a test of a verifier has not passed, and has not failed")
         passed += has_passed
         if not has_passed and len(failures) < _MOST_FAILURES:
             failures.append([place, name[:_MOST_NAME_CHARACTERS], _cut(message)])

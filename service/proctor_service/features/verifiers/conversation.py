@@ -26,6 +26,7 @@ from proctor_service.sandbox.interface import Sandbox
 _LOADED = LOADED.rstrip(b"\n")
 _CALL, _RUN, _CLOSE = b'["call",', b'["run",', b"!close "
 _FEW_BYTES = 1 << 16  # of a line that is parsed in the event loop
+_MOST_CHARACTERS = 2000
 _SIGNALS = frozenset((FORGED, OBJECT_FOR_DATA))
 _VERDICTS = frozenset(get_args(Verdict)) - {"passed"}
 
@@ -104,23 +105,17 @@ class Conversation:
         except SubmissionFailed as failed:
             self._fail(failed)
         else:
-            ended = finished.ended
-            facts = {
-                "ending": ended.ending,
-                "exit_code": ended.exit_code,
-                "cpu_seconds": ended.usage.cpu_seconds,
-                "sizes": [len(ended.stdout), len(ended.stderr)],
-            }
+            outputs = finished.ended.stdout, finished.ended.stderr
+            facts = {**facts_of(finished), "sizes": [len(output) for output in outputs]}
             self._sandbox.send(dumps(["ran", facts]))
-            for output in (ended.stdout, ended.stderr):
+            for output in outputs:
                 if output:
                     self._sandbox.send(output)
         await self._sandbox.drain()
 
     def _fail(self, failed: SubmissionFailed) -> None:
         self._signals.update(failed.signals)
-        message = failed.message.encode("utf-8", "replace").decode()[:2000]
-        self._sandbox.send(dumps(["error", failed.verdict, message, failed.kind]))
+        self._sandbox.send(dumps(["error", *error_of(failed)]))
 
     async def _last(self, line: bytes) -> VerifierResult:
         """Return the result that the verifier's last line says."""
@@ -128,7 +123,7 @@ class Conversation:
             kind, said = await _parsed(line)
             signals = frozenset(self._signals | (_SIGNALS & set(said.get("signals", ()))))
             if kind == "score":
-                return _scored(said, signals)
+                return scored(said, signals)
             if kind == "stopped" and said["verdict"] in _VERDICTS:
                 verdict = cast("Verdict", said["verdict"])
                 return VerifierResult(0.0, verdict, str(said["message"]), signals=signals)
@@ -172,7 +167,23 @@ async def _parsed(line: bytes) -> list[Any]:
     return frame
 
 
-def _scored(said: Mapping[str, Any], signals: frozenset[str]) -> VerifierResult:
+def facts_of(finished: Run) -> dict[str, Any]:
+    """Return what a verifier learns of a run, beside its outputs."""
+    ended = finished.ended
+    return {
+        "ending": ended.ending,
+        "exit_code": ended.exit_code,
+        "cpu_seconds": ended.usage.cpu_seconds,
+    }
+
+
+def error_of(failed: SubmissionFailed) -> tuple[str, str, str]:
+    """Return the verdict, the message and the type of an error for a verifier."""
+    text = failed.message.encode("utf-8", "replace").decode()[:_MOST_CHARACTERS]
+    return failed.verdict, text, failed.kind
+
+
+def scored(said: Mapping[str, Any], signals: frozenset[str]) -> VerifierResult:
     """Return the result of a score. Raises ValueError, TypeError and KeyError."""
     score = float(said["score"])
     if math.isnan(score) or not 0 <= score <= 1:

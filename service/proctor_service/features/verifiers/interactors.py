@@ -58,8 +58,8 @@ class ByInteractor:
             "interactor", self._rules, self._task, self._backend
         )
         state = program.submission.state
-        limits = _with_relay(program.submission.limits)
-        its_limits = _with_relay(interactor.submission.limits)
+        limits = with_relay(program.submission.limits)
+        its_limits = with_relay(interactor.submission.limits)
         first = Wanted(room_for(limits, state), program.submission.environment)
         second = Wanted(its_limits, interactor.submission.environment)
         files = {path: _bytes(text) for path, text in case.files.items()}
@@ -126,7 +126,7 @@ def _own_verdict(end: TalkEnd) -> tuple[Verdict, str]:
     return verdict, _NAMED_ENDS.get(ending, text)
 
 
-def _with_relay(limits: Limits) -> Limits:
+def with_relay(limits: Limits) -> Limits:
     """Return limits with room for the process that relays."""
     return replace(limits, processes=limits.processes + 1)
 

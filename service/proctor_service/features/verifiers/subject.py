@@ -7,17 +7,26 @@ them gets a verdict before the deadline.
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass, replace
 
 from proctor_client.wire import StdioCase
 from proctor_service.errors import InvalidTask
 from proctor_service.features.verifiers.live_interpreter import LiveInterpreter, SubmissionFailed
+from proctor_service.features.verifiers.pairs import Wanted
 from proctor_service.judge.graders.programs import Languages, Program, prepared
 from proctor_service.judge.rest import left
 from proctor_service.judge.run import LIMITS, JobTooLong, Run, Unfit, room_for, understand
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.sandbox.interface import Limits, Sandboxes, Usage
+from proctor_service.sandbox.interface import (
+    DEFAULT,
+    HASH_SEEDS,
+    Limits,
+    PassedSandboxes,
+    Sandbox,
+    Sandboxes,
+    Usage,
+)
 from proctor_service.settings.languages import PYTHON
 
 MOST_LIVE = 8
@@ -34,19 +43,31 @@ class _Live:
 
 
 class Subject:
-    """One submission under a verifier. `usage`: of all that has ended; `sandbox_id`: of the first use."""
+    """One submission under a verifier. `usage`: of all that has ended; `sandbox_id`: of the first use.
+
+    `spare`: a sandbox as in `first_wanted` that the first run or call takes.
+    """
 
     def __init__(self, submission: Submission, backend: Sandboxes, languages: Languages) -> None:
+        self.spare: Sandbox | None = None
         self.usage = Usage()
         self.sandbox_id: str | None = None
         self._doubtful: list[Run] = []
         self._submission = submission
-        self._backend = backend
+        self._backend = _WithSpare(backend, self)
         self._languages = languages
         self._program: Program | SubmissionFailed | None = None
         self._live: dict[int, _Live] = {}
         self._over: dict[int, SubmissionFailed] = {}
         self._wasted_seconds = 0.0
+
+    @property
+    def first_wanted(self) -> Wanted | None:
+        """Sandbox of the first run or call; None for a completion without code."""
+        submission = self._submission
+        if not submission.source:
+            return None
+        return Wanted(room_for(submission.limits, submission.state), submission.environment)
 
     @property
     def own_seconds(self) -> float:
@@ -167,6 +188,24 @@ class Subject:
             self._wasted_seconds += ended.usage.cpu_seconds
         if ended.doubt:
             self._doubtful.append(finished)
+
+
+class _WithSpare(PassedSandboxes):
+    """Sandboxes, of which the first is there already."""
+
+    def __init__(self, sandboxes: Sandboxes, subject: Subject) -> None:
+        super().__init__(sandboxes)
+        self._subject = subject
+
+    def lease(
+        self, limits: Limits, environment: str = DEFAULT, hash_seed: int = HASH_SEEDS[0]
+    ) -> AbstractAsyncContextManager[Sandbox]:
+        """Lease a sandbox; the spare one, if it is of this kind."""
+        spare = self._subject.spare
+        if spare is not None and self._subject.first_wanted == Wanted(limits, environment):
+            self._subject.spare = None
+            return nullcontext(spare)
+        return super().lease(limits, environment, hash_seed)
 
 
 def _failed(judgement: Judgement) -> SubmissionFailed:

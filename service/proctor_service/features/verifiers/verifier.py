@@ -12,7 +12,8 @@ import asyncio
 import json
 import math
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Protocol
 
@@ -25,17 +26,27 @@ from proctor_service.features.verifiers.author_programs import (
 )
 from proctor_service.features.verifiers.checkers import CHECKER_FAILED
 from proctor_service.features.verifiers.conversation import Conversation, VerifierResult
+from proctor_service.features.verifiers.interactors import with_relay
+from proctor_service.features.verifiers.pairs import Wanted
+from proctor_service.features.verifiers.program_conversation import ProgramConversation
 from proctor_service.features.verifiers.subject import Subject
 from proctor_service.judge.run import message
 from proctor_service.judge.stored_results import StoredResults
-from proctor_service.judge.submission import GraderRules, Judgement, Submission
-from proctor_service.sandbox.interface import DEFAULT, GuestMessage, Sandboxes
+from proctor_service.judge.submission import (
+    GraderRules,
+    Judgement,
+    Submission,
+    author_programs,
+)
+from proctor_service.sandbox.interface import DEFAULT, GuestMessage, Sandbox, Sandboxes
+from proctor_service.settings.languages import PYTHON, language_named
 
 _LONGEST_CHARACTERS = 4 << 20
 _LONG_CHARACTERS = 1 << 16
 _MOST_REFERENCES = 10_000
 _MOST_REFERENCES_BYTES = 16 << 20
 _ENTRY_BYTES = 200
+_SUBMISSION = "submission"
 _SPARE_SECONDS = 0.5  # between the end of the judgement and the item's deadline
 _OWN_PART = 0.5  # of the time up to the deadline, from which on the submission is too slow
 _TOO_SLOW = "time limit: its runs and calls took most of the time up to the deadline"
@@ -124,22 +135,63 @@ class Verifiers:
         """Run the verifier in a sandbox of its own, to its score."""
         if len(submission.completion) > _LONGEST_CHARACTERS:
             return VerifierResult(0.0, message="the completion is longer than a verifier reads")
+        inputs = {
+            "completion": submission.completion,
+            "code": submission.source or None,
+            "prompt": submission.prompt,
+            "params": grader.params,
+        }
+        if language_named(grader.verifier_language, {}) == PYTHON:
+            return await self._by_function(submission, grader, backend, subject, inputs)
+        return await self._by_program(submission, grader, backend, subject, inputs)
+
+    async def _by_function(
+        self,
+        submission: Submission,
+        grader: VerifierGrader,
+        backend: Sandboxes,
+        subject: Subject,
+        inputs: Mapping[str, object],
+    ) -> VerifierResult:
         limits = author_limits(grader.verifier_limits, submission.limits)
-        line = message(
-            "verify",
-            source=grader.source,
-            files=grader.files,
-            inputs={
-                "completion": submission.completion,
-                "code": submission.source or None,
-                "prompt": submission.prompt,
-                "params": grader.params,
-            },
-        )
+        line = message("verify", source=grader.source, files=grader.files, inputs=inputs)
         is_long = len(submission.completion) + len(submission.source) > _LONG_CHARACTERS
-        async with backend.lease(limits, grader.environment or DEFAULT) as sandbox:
+        uses_submission = any(
+            _SUBMISSION in text for text in (grader.source, *grader.files.values())
+        )
+        wanted = Wanted(limits, grader.environment or DEFAULT)
+        async with self._leased(backend, wanted, subject, uses_submission) as sandbox:
             sandbox.begin(GuestMessage(line, limits, takes_turns=True))
             return await Conversation(sandbox, subject, may_be_blamed=is_long).result()
+
+    async def _by_program(
+        self,
+        submission: Submission,
+        grader: VerifierGrader,
+        backend: Sandboxes,
+        subject: Subject,
+        inputs: Mapping[str, object],
+    ) -> VerifierResult:
+        [(name, author)] = author_programs(grader)
+        program = await self._programs.prepared(name, author, submission, backend)
+        limits = with_relay(program.submission.limits)
+        wanted = Wanted(limits, program.submission.environment)
+        async with self._leased(backend, wanted, subject, True) as sandbox:
+            return await ProgramConversation(sandbox, program, subject).result(limits, inputs)
+
+    @asynccontextmanager
+    async def _leased(
+        self, backend: Sandboxes, wanted: Wanted, subject: Subject, uses_submission: bool
+    ) -> AsyncIterator[Sandbox]:
+        """Lease the verifier's sandbox, with the first one of a submission that it uses."""
+        first = subject.first_wanted if uses_submission else None
+        if first is None:
+            async with backend.lease(wanted.limits, wanted.environment) as sandbox:
+                yield sandbox
+            return
+        async with self._programs.pairs.pair(backend, wanted, first) as (sandbox, spare):
+            subject.spare = spare
+            yield sandbox
 
 
 async def _in_time(
