@@ -226,13 +226,12 @@ def test_a_row_of_no_known_form_names_the_near_field(
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"generated_checker": "print(1)"}, "several outputs are right"),
         ({"interaction_format": "Guess."}, "talks to another one"),
         ({"official_tests_complete": False}, "cut off"),
         ({"official_tests": []}, "no tests"),
     ],
 )
-def test_problems_of_codeforces_that_need_a_checker_are_left_out(
+def test_problems_of_codeforces_without_whole_tests_are_left_out(
     changed: dict[str, Any], said: str
 ) -> None:
     row = {"id": "1/A", "official_tests": [{"input": "1", "output": "2"}], **changed}

@@ -11,9 +11,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from proctor_client import ProctorError
+from proctor_client.tasks.supplies import Supplies
 from proctor_client.tasks.task import DatasetError
 from proctor_trainers.addresses import DEFAULT_URL, Unreachable
 from proctor_trainers.extras import MissingExtra, ignore_warnings_of_packages, require
@@ -48,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, model: str) -> None:
     )
     add("--dataset-split", default="train", help="split of a data set on the hub (default: train)")
     add("--dataset-limit", type=_positive, help="take so many problems only (default: all)")
+    add("--testlib", type=Path, help="testlib.h, for checkers that include it and bring none")
     add(
         "--url",
         help=f"the service (default: PROCTOR_URL, or {DEFAULT_URL}); PROCTOR_TOKEN is its token",
@@ -81,8 +84,16 @@ def problems_of(args: argparse.Namespace, extra: str) -> list[Problem]:
     """Load the requested problems. Raises DatasetError, and MissingExtra for them or for wandb."""
     if args.report_to == "wandb":
         require("wandb", "wandb")
+    try:
+        testlib = None if args.testlib is None else args.testlib.read_text(encoding="utf-8")
+    except OSError as error:
+        raise DatasetError(f"--testlib: {args.testlib}: {error.strerror}") from None
     return load_problems(
-        args.dataset, split=args.dataset_split, limit=args.dataset_limit, extra=extra
+        args.dataset,
+        split=args.dataset_split,
+        limit=args.dataset_limit,
+        extra=extra,
+        supplies=Supplies(testlib),
     )
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from proctor_client import wire
 from proctor_client.tasks.catalog import CATALOG, rows_of, source_of
 from proctor_client.tasks.files import load_named, rows_of_file
-from proctor_client.tasks.forms import task_from_row
+from proctor_client.tasks.supplies import Supplies
 from proctor_client.tasks.task import DatasetError, Task
 from proctor_trainers.extras import require
 
@@ -107,20 +107,28 @@ class Problem:
 
 
 def load_problems(
-    name: str, *, split: str = "train", limit: int | None = None, extra: str = "trl"
+    name: str,
+    *,
+    split: str = "train",
+    limit: int | None = None,
+    extra: str = "trl",
+    supplies: Supplies | None = None,
 ) -> list[Problem]:
     """Load problems from `toy`, a data set by its name, or a file of JSON lines (also .gz).
 
     A name stands in proctor_client.tasks.catalog, or is `owner/name` of the hub. A row of a file or
     of the hub has a `text` (or `prompt`, `question`) and the columns known to task_from_row, for
     example in MBPP's form. `extra` names the package extra with `datasets`, which the hub requires.
+    `supplies` has the files that rows need and do not bring.
     Raises DatasetError and MissingExtra.
     """
+    supplies = supplies or Supplies()
     if limit is not None and limit < 1:
         raise DatasetError("the limit must be 1 or more")
     if name in CATALOG and name not in _OF_COLUMNS:
         require(extra, "datasets")
-        return [_of_task(task) for task in load_named(name, split=split, limit=limit).tasks]
+        named = load_named(name, split=split, limit=limit)
+        return [_of_task(supplies.for_task(task)) for task in named.tasks]
     if name == "toy":
         rows: Iterable[tuple[str, Mapping[str, Any]]] = _toys()
     elif Path(name).is_file():
@@ -130,7 +138,7 @@ def load_problems(
     else:
         require(extra, "datasets")
         rows = rows_of(name, source_of(name), split)
-    problems = [_problem(place, row) for place, row in islice(rows, limit)]
+    problems = [_problem(place, row, supplies) for place, row in islice(rows, limit)]
     if not problems:
         raise DatasetError(f"{name}: no rows")
     return problems
@@ -139,7 +147,9 @@ def load_problems(
 def _of_task(task: Task) -> Problem:
     if task.text is None or task.language != "python":
         found = (
-            "an answer that is no program" if task.text is None else f"programs in {task.language}"
+            "an answer that is no program, or has no statement"
+            if task.text is None
+            else f"programs in {task.language}"
         )
         raise DatasetError(
             f"{task.place}: it asks for {found}; these scripts train Python programs"
@@ -147,14 +157,14 @@ def _of_task(task: Task) -> Problem:
     return Problem(task.id, task.text.strip(), task)
 
 
-def _problem(place: str, row: Mapping[str, Any]) -> Problem:
-    text = next((row[key] for key in _TEXTS if isinstance(row.get(key), str)), None)
-    if not text:
-        raise DatasetError(f"{place}: no text: one of {', '.join(_TEXTS)} is needed")
+def _problem(place: str, row: Mapping[str, Any], supplies: Supplies) -> Problem:
     try:
-        task = task_from_row(row)
+        task = supplies.task_from_row(row)
     except ValueError as error:  # includes BadTask and MissingColumns
         raise DatasetError(f"{place}: {error}") from None
+    text = next((row[key] for key in _TEXTS if isinstance(row.get(key), str)), task.text)
+    if not text:
+        raise DatasetError(f"{place}: no text: one of {', '.join(_TEXTS)} is needed")
     tests = (task.grader or {}).get("tests")
     shown = f"\n\nIt must pass tests such as:\n{tests[0]}" if isinstance(tests, list) else ""
     return Problem(str(row.get("task_id", place)), text.strip() + shown, task)

@@ -9,6 +9,7 @@ these functions, and the judge puts a task and a completion together:
 | a ground truth, a label, `verification_info` | `ground_truth.task_of` |
 | a file of rows; a data set by its name | `files.load_tasks`, `files.load_named` |
 | a task and a completion | `task.submission_of` |
+| testlib.h, and the folder of databases, for rows without | `supplies.Supplies` |
 
 | form | rows as in | grader |
 |---|---|---|
@@ -25,6 +26,10 @@ these functions, and the judge puts a task and a completion together:
 | `apps`, `taco` | codeparrot/apps, BAAI/TACO | `stdio`; `calls` for `fn_name` |
 | `livecodebench` | livecodebench/code_generation_lite | `stdio`; `calls` if functional |
 | `codecontests`, `codeforces` | deepmind/code_contests, open-r1/codeforces | `stdio` |
+| `codecontestsplus` | ByteDance-Seed/Code-Contests-Plus | `stdio` with a checker |
+| `hardtests` | sigcp/hardtests_tests | `stdio`, with a checker |
+| `spider`, `bird` | xlangai/spider, birdsql/bird_mini_dev | `verifier`: `sql` |
+| `gsm8k`, `math` | openai/gsm8k, HuggingFaceH4/MATH-500, open-r1/OpenR1-Math-220k | `verifier`: `math` |
 | `verification` | PrimeIntellect/SYNTHETIC-1 | `stdio`; `calls` for `function_call` |
 | `humanevalx` | THUDM/humaneval-x | `exec` with tests; `asserts` for Python |
 | `mbxp` | mxeval/mbxp, mxeval/multi-humaneval | `exec` with tests; `asserts` for Python |

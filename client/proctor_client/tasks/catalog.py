@@ -82,10 +82,25 @@ CATALOG: Mapping[str, Source] = MappingProxyType(
         "codeforces": Source(
             "codeforces", repository="open-r1/codeforces", configuration="verifiable"
         ),
+        "codecontests-plus": Source(
+            "codecontestsplus",
+            "train",
+            repository="ByteDance-Seed/Code-Contests-Plus",
+            configuration="1x",
+        ),
+        "hardtests": Source("hardtests", "train", repository="sigcp/hardtests_tests"),
         "synthetic-1": Source("verification", "train", repository="PrimeIntellect/SYNTHETIC-1"),
         "acecode": Source("acecoder", "train", repository="TIGER-Lab/AceCode-87K"),
         "kodcode": Source("kodcode", "train", repository="KodCode/KodCode-V1"),
         "leetcode": Source("leetcode", repository="newfacade/LeetCodeDataset"),
+        "spider": Source("spider", "validation", repository="xlangai/spider"),
+        "bird-mini-dev": Source("bird", "mini_dev_sqlite", repository="birdsql/bird_mini_dev"),
+        "bird-train": Source("bird", "train", repository="birdsql/bird23-train-filtered"),
+        "gsm8k": Source("gsm8k", repository="openai/gsm8k", configuration="main"),
+        "math": Source("math", repository="nlile/hendrycks-MATH-benchmark"),
+        "math-500": Source("math", repository="HuggingFaceH4/MATH-500"),
+        "aime-2024": Source("math", "train", repository="HuggingFaceH4/aime_2024"),
+        "openr1-math": Source("math", "train", repository="open-r1/OpenR1-Math-220k"),
         **{
             f"infilling-{name}": Source("infilling", files=(f"{_INFILLING}-{file}.jsonl.gz",))
             for name, file in (

@@ -21,12 +21,16 @@ LINES = "trimmed"
 _PYTHON = frozenset({"python", "python3", "py"})
 
 
-def task_of_cases(cases: Sequence[Row], language: str = "python") -> Task:
+def task_of_cases(
+    cases: Sequence[Row], language: str = "python", *, needs_outputs: bool = True
+) -> Task:
     """Return the task of cases with `input` and `output`, as PRIME's checker takes them. Raises BadTask.
 
-    If all have `stdout`, they are cases of the grader `stdio`, with its own comparison.
+    If all have `stdout`, they are cases of the grader `stdio`, with its own comparison; without
+    `needs_outputs` also if all have `stdin`.
     """
-    if all(each.get("stdout") is not None for each in cases):
+    of_stdio = "stdout" if needs_outputs else "stdin"
+    if all(each.get(of_stdio) is not None for each in cases):
         return Task(grader={"kind": "stdio", "cases": set_fields(list(cases))}, language=language)
     inputs, outputs = sides_of(cases)
     return contest(inputs, outputs, function_of(cases), language=language)

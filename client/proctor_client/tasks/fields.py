@@ -10,7 +10,10 @@ from proctor_client.tasks.task import BadTask, Row
 from proctor_client.wire import long_integers
 
 MOST_NESTED = 100
-_NAMES = ("task_id", "id", "name", "question_id", "problem_id")
+_NAMES = (
+    *("task_id", "id", "name", "question_id", "problem_id"),
+    *("pid", "unique_id", "uuid"),
+)
 CASE_FIELDS = ("input", "output", "type", "testtype", "fn_name", "metadata")
 """Fields of a case in the form of LiveCodeBench or PRIME; a row may have others."""
 _FUNCTIONAL = frozenset({"functional", "function_call"})

@@ -10,7 +10,20 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import Literal
 
-from proctor_client.tasks import language_rows, program_rows, python_rows
+from proctor_client.tasks import (
+    answer_rows,
+    checked_rows,
+    language_rows,
+    program_rows,
+    python_rows,
+)
+from proctor_client.tasks.author_programs import (
+    CHECKER,
+    INTERACTOR,
+    VERIFIER,
+    refuse_typos_of_programs,
+    with_programs,
+)
 from proctor_client.tasks.fields import decoded_value, optional_text, origin_of
 from proctor_client.tasks.ground_truth import task_of
 from proctor_client.tasks.statements import (
@@ -20,6 +33,7 @@ from proctor_client.tasks.statements import (
     beside_of,
     grader_of,
     task_from_tests,
+    task_of_verifier,
     with_comparison,
 )
 from proctor_client.tasks.task import (
@@ -56,6 +70,12 @@ Format = Literal[
     "humanevalx",
     "mbxp",
     "multiple",
+    "codecontestsplus",
+    "hardtests",
+    "spider",
+    "bird",
+    "gsm8k",
+    "math",
     "columns",
     "jsonl",
 ]
@@ -68,22 +88,24 @@ GROUND_TRUTHS = (
 )
 """Columns with a ground truth, the first that a row has counts."""
 _SIDES = ("inputs", "outputs", "fn_name")
+_OF_CASES = (CHECKER, INTERACTOR)
 _REFERENCES = ("completion", "reference", "solution", "solutions", "code")
-_JUDGING = (GRADER, *TESTS, *GROUND_TRUTHS, *_SIDES[:2])
+_JUDGING = (GRADER, VERIFIER, *TESTS, *GROUND_TRUTHS, *_SIDES[:2])
 
 
 def task_from_row(row: Row) -> Task:
     """Return the task of a row in any form.
 
     A column `grader` has a grader of the service, as a dict, or as JSON text, which Arrow leaves
-    unchanged; other columns with names of a submission's fields belong to the task, too. Rows in the
+    unchanged; other columns with names of a submission's fields belong to the task, too. A column
+    `verifier` has the name of a verifier, its source or its fields, and `params` its parameters. Rows in the
     form of a known data set are read as such. Else `tests`, `test_list` or `test` are Python statements,
     as a list or a text, optionally with `setup` or `test_setup_code`, `test_imports` and `entry_point`, or
     cases of programs; and `ground_truth`, `label` or another of GROUND_TRUTHS have a form of
     proctor_client.tasks.ground_truth, as `inputs` and `outputs` together. Raises MissingColumns if no
     column defines the judging, and BadTask for other values.
     """
-    form = None if row.get(GRADER) is not None else _form_by_fields(row)
+    form = _form_by_fields(row)
     if form is not None:
         try:
             return MAKERS[form](row, "row:1")
@@ -94,6 +116,11 @@ def task_from_row(row: Row) -> Task:
     if not any(name in row for name in _JUDGING):
         raise MissingColumns(_missing(row))
     refuse_typos(row, READ)
+    refuse_typos_of_programs(row)
+    if row.get(VERIFIER) is not None:
+        if row.get(GRADER) is not None:
+            raise BadTask(f"{GRADER} and {VERIFIER}: a row has one of them")
+        return task_of_verifier(row)
     tests = [name for name in (GRADER, *TESTS) if row.get(name) is not None]
     truths = (name for name in (*GROUND_TRUTHS, *_SIDES[:1]) if row.get(name) is not None)
     if tests and tests[0] != GRADER and _is_object(row[tests[0]]):
@@ -114,7 +141,7 @@ def _of_ground_truth(row: Row, name: str) -> Task:
     if name in _SIDES:
         value = {each: row.get(each) for each in _SIDES}
     elif name == "test_cases":
-        value = {each: row.get(each) for each in (name, "language", "fn_name")}
+        value = {each: row.get(each) for each in (name, "language", "fn_name", *_OF_CASES)}
     try:
         return with_comparison(task_of(value), row).with_fields(beside_of(row))
     except BadTask:
@@ -156,7 +183,11 @@ def error_text(error: Exception) -> str:
 
 
 def _form_by_fields(row: Row) -> Format | None:
+    if row.get(GRADER) is not None or row.get(VERIFIER) is not None:
+        return None
     for form, fields in _FIELDS:
+        if form in _IF and not _IF[form](row):
+            continue
         present = [row.get(name) is not None for name in fields]
         if all(present) and ("prompt" not in fields or isinstance(row["prompt"], str)):
             return form
@@ -175,7 +206,7 @@ def _jsonl(row: Row, place: str) -> Task:
 
 
 def _columns(row: Row, place: str) -> Task:
-    form = None if row.get(GRADER) is not None else _form_by_fields(row)
+    form = _form_by_fields(row)
     reference = next((row[key] for key in _REFERENCES if row.get(key)), None)
     if isinstance(reference, list) and reference and isinstance(reference[0], str):
         reference = reference[0]
@@ -191,7 +222,17 @@ def _with_columns(maker: Callable[[Row, str], Task]) -> Callable[[Row, str], Tas
 
     def made(row: Row, place: str) -> Task:
         refuse_typos(row, READ)
+        refuse_typos_of_programs(row)
         return maker(row, place).with_fields(beside_of(row))
+
+    return made
+
+
+def _with_programs(maker: Callable[[Row, str], Task]) -> Callable[[Row, str], Task]:
+    """Return the converter, extended by a checker or an interactor in columns of their own."""
+
+    def made(row: Row, place: str) -> Task:
+        return with_programs(maker(row, place), row)
 
     return made
 
@@ -211,7 +252,7 @@ _MAKERS: Mapping[Format, Callable[[Row, str], Task]] = MappingProxyType(
         "taco": program_rows.apps,
         "livecodebench": program_rows.livecodebench,
         "codecontests": program_rows.codecontests,
-        "codeforces": program_rows.codeforces,
+        "codeforces": checked_rows.codeforces,
         "verification": program_rows.verification,
         "acecoder": python_rows.acecoder,
         "kodcode": python_rows.kodcode,
@@ -220,11 +261,17 @@ _MAKERS: Mapping[Format, Callable[[Row, str], Task]] = MappingProxyType(
         "humanevalx": language_rows.humanevalx,
         "mbxp": language_rows.mbxp,
         "multiple": language_rows.multiple,
+        "hardtests": checked_rows.hardtests,
+        "spider": answer_rows.spider,
+        "bird": answer_rows.bird,
+        "gsm8k": answer_rows.gsm8k,
+        "math": answer_rows.math,
     }
 )
 MAKERS: Mapping[Format, Callable[[Row, str], Task]] = MappingProxyType(
     {
-        **{form: _with_columns(maker) for form, maker in _MAKERS.items()},
+        **{form: _with_columns(_with_programs(maker)) for form, maker in _MAKERS.items()},
+        "codecontestsplus": _with_columns(checked_rows.codecontestsplus),
         "stdio": _columns,
         "columns": _columns,
         "jsonl": _jsonl,
@@ -254,11 +301,44 @@ _FIELDS: tuple[tuple[Format, tuple[str, ...]], ...] = (
     ("kodcode", ("question", "test_info", "test")),
     ("apps", ("input_output",)),
     ("acecoder", ("question", "test_cases", "inferences")),
+    ("codecontestsplus", ("checker", "correct_submissions")),
+    ("hardtests", ("test_cases_kit", "test_cases")),
+    ("spider", ("db_id", "query", "question")),
+    ("bird", ("db_id", "SQL", "question")),
+    ("gsm8k", ("question", "answer")),
+    ("math", ("problem", "answer")),
+    ("math", ("problem", "solution")),
 )
 """Fields of the rows of each form; the first form whose fields a row has is the row's."""
 
+_IF: Mapping[Format, Callable[[Row], bool]] = MappingProxyType(
+    {
+        "gsm8k": answer_rows.is_gsm8k,
+        "math": lambda row: answer_rows.is_math(row) and not _has_tests(row),
+    }
+)
+"""What else the rows of a form have."""
+
+
+def _has_tests(row: Row) -> bool:
+    """Tell whether a row has tests in any column, and no answer in words."""
+    if any(row.get(name) is not None for name in _JUDGING if name != "answer"):
+        return True
+    if row.get("answer") is None:
+        return False
+    try:
+        task_of(row["answer"])
+    except BadTask:
+        return False
+    return True
+
 
 def _missing(row: Row) -> str:
+    if {"grader_files", "test_names"} <= row.keys():
+        return (
+            "open-r1/ioi: a completion is compiled together with the files in grader_files, and talks to a "
+            "manager, which no grader here does; stdio has subtasks with points"
+        )
     names = ", ".join(sorted(row)) or "none"
     columns = tuple(dict.fromkeys((*_JUDGING, *(name for _, names in _FIELDS for name in names))))
     hints = [f"{each}{near(each, columns)}" for each in sorted(row) if each not in columns]

@@ -15,6 +15,9 @@ Forms of a value, or of its JSON text:
                                                         `testtype` "functional" and `metadata.func_name`,
                                                         or the `type` "function_call" and `fn_name`
     [{"stdin": …, "stdout": …}, …]                      cases of the grader `stdio`, with its comparison
+    {"inputs": […], "outputs": […], "checker": {…}}     any form of programs with a checker, or an
+                                                        interactor, of the task's author
+    {"verifier": "math", "params": {…}}                 a verifier: its name, its source or its fields
     {"tests": …, "setup": …, "entry_point": …}          the columns of proctor_client.tasks.forms;
                                                         `test_list` and `test` as in MBPP, HumanEval
 
@@ -28,9 +31,22 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from proctor_client.tasks.author_programs import (
+    VERIFIER,
+    needs_outputs,
+    refuse_typos_of_programs,
+    with_programs,
+)
 from proctor_client.tasks.contests import contest, task_of_cases
 from proctor_client.tasks.fields import decoded_value, set_fields
-from proctor_client.tasks.statements import GRADER, READ, TESTS, grader_of, task_from_tests
+from proctor_client.tasks.statements import (
+    GRADER,
+    READ,
+    TESTS,
+    grader_of,
+    task_from_tests,
+    task_of_verifier,
+)
 from proctor_client.tasks.task import SUBMISSION_FIELDS, BadTask, Task, refuse_typos
 
 _STATEMENT = re.compile(r"\b(assert|raise|def check|self\.assert\w+|assert_\w+)\b|\braises\(")
@@ -73,6 +89,13 @@ def _of_object(value: Mapping[str, Any]) -> Task:
         refuse_typos(value, SUBMISSION_FIELDS)
         fields = {name: set_fields(value[name]) for name in SUBMISSION_FIELDS if name in value}
         return Task.of({**fields, GRADER: grader_of(value[GRADER])})
+    refuse_typos_of_programs(value)
+    if value.get(VERIFIER) is not None:
+        return task_of_verifier(value)
+    return with_programs(_of_tests(value), value)
+
+
+def _of_tests(value: Mapping[str, Any]) -> Task:
     if isinstance(value.get("assert_case"), list):
         setup = "\n".join(str(value[name]) for name in _SETUP if value.get(name))
         return Task(grader={"kind": "asserts", "tests": value["assert_case"], "setup": setup})
@@ -103,4 +126,4 @@ def _of_test_cases(value: Mapping[str, Any]) -> Task:
     if not isinstance(cases, list) or not all(isinstance(each, Mapping) for each in cases):
         raise BadTask("test_cases: neither statements nor objects with input and output")
     named = [{"fn_name": value.get("fn_name"), **each} for each in cases]
-    return task_of_cases(named, language)
+    return task_of_cases(named, language, needs_outputs=needs_outputs(value))

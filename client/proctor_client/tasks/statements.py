@@ -7,6 +7,13 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from proctor_client.tasks.author_programs import (
+    PARAMS,
+    VERIFIER,
+    needs_outputs,
+    verifier_of,
+    with_programs,
+)
 from proctor_client.tasks.contests import task_of_cases
 from proctor_client.tasks.fields import decoded_value, plain, set_fields
 from proctor_client.tasks.task import BadTask, Row, Task
@@ -83,6 +90,8 @@ def grader_of(value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise BadTask(f"{GRADER}: neither an object nor JSON text of one")
     cases = value.get("cases")
+    if value.get("kind") == VERIFIER:
+        return {**set_fields({**value, PARAMS: None}), **_params_of(value)}
     if value.get("kind") != "calls" or not isinstance(cases, list):
         return dict(set_fields(value))
     return {**set_fields({**value, "cases": None}), "cases": [_call(each) for each in cases]}
@@ -95,8 +104,20 @@ def _call(case: Any) -> Any:
     return {name: each for name, each in case.items() if each is not None or name == "expected"}
 
 
+def _params_of(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a verifier as they are: null may be one."""
+    return {} if value.get(PARAMS) is None else {PARAMS: value[PARAMS]}
+
+
+def task_of_verifier(row: Row) -> Task:
+    """Return the task of a row's `verifier` and `params`. Raises BadTask."""
+    beside = beside_of(row, _BESIDE_GRADER)
+    return Task(grader=verifier_of(row), prompt=plain(row.get("prompt")), **beside)
+
+
 def with_comparison(task: Task, row: Row) -> Task:
-    """Return the task with the row's columns for the comparison of outputs."""
+    """Return the task with the row's columns for the judging of outputs. Raises BadTask."""
+    task = with_programs(task, row)
     comparison = {name: row[name] for name in _COMPARISON if row.get(name) is not None}
     grader = task.grader or {}
     return (
@@ -113,11 +134,12 @@ def _asserts(row: Row, tests: object, name: str) -> Task:
     if not isinstance(tests, list) or not tests:
         raise BadTask(f"{name}: no list of tests")
     if all(isinstance(each, Mapping) for each in tests):
-        task = task_of_cases(tests, str(row.get("language") or "python"))
+        language = str(row.get("language") or "python")
+        task = task_of_cases(tests, language, needs_outputs=needs_outputs(row))
         return with_comparison(task, row).with_fields(beside_of(row))
     if len(tests) == 1 and isinstance(tests[0], str) and _OF_SOLUTION.search(tests[0]):
         files = {"test_solution.py": tests[0]}
-        return Task(grader={"kind": "pytest", "files": files}, **beside_of(row))
+        return with_programs(Task(grader={"kind": "pytest", "files": files}, **beside_of(row)), row)
     imports = _texts(row.get("test_imports"))
     setup = [*imports, *(row[each] for each in SETUP if row.get(each))]
     if not all(isinstance(part, str) for part in setup):
@@ -131,7 +153,7 @@ def _asserts(row: Row, tests: object, name: str) -> Task:
     if row.get("entry_point"):
         grader["entry_point"] = row["entry_point"]
         beside.setdefault(prompt_field(str(row["entry_point"])), prompt_code_of(row))
-    return Task(grader=grader, **beside)
+    return with_programs(Task(grader=grader, **beside), row)
 
 
 def _texts(value: Any) -> list[Any]:

@@ -126,7 +126,9 @@ def near(name: str, names: tuple[str, ...], closeness: float = 0.6) -> str:
     return f": did you mean {found[0]}?" if found else ""
 
 
-def refuse_typos(fields: Mapping[str, Any], names: tuple[str, ...]) -> None:
+def refuse_typos(
+    fields: Mapping[str, Any], names: tuple[str, ...], closeness: float = _TYPO
+) -> None:
     """Raise BadTask for a field with a name close to an absent name of `names`.
 
     Rows have fields of their own, but `entrypoint` without an `entry_point` is a typo.
@@ -139,8 +141,8 @@ def refuse_typos(fields: Mapping[str, Any], names: tuple[str, ...]) -> None:
         alike = tuple(
             each
             for each in absent
-            if len({*name} ^ {*each}) <= (1 - _TYPO) * (len(name) + len(each))
+            if len({*name} ^ {*each}) <= (1 - closeness) * (len(name) + len(each))
         )
-        hint = near(name, alike, _TYPO) if alike else ""
+        hint = near(name, alike, closeness) if alike else ""
         if hint:
             raise BadTask(f"{name[:100]}{hint}")

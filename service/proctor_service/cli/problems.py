@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,7 @@ from rich.console import Console
 
 from proctor_client.tasks.files import form_of_file, load_named, load_tasks
 from proctor_client.tasks.forms import Format
+from proctor_client.tasks.supplies import Supplies, lacks_database, lacks_testlib
 from proctor_client.tasks.task import Task
 from proctor_service.cli.console import plain
 from proctor_service.cli.failures import Trouble
@@ -24,6 +26,32 @@ Dataset = Annotated[
 Split = Annotated[
     str | None, typer.Option(help="The split of --dataset; default: the one that is for tests.")
 ]
+Testlib = Annotated[
+    Path | None,
+    typer.Option(help="The file testlib.h, for checkers that include it and bring none."),
+]
+Databases = Annotated[
+    str | None,
+    typer.Option(
+        help="Folder of Spider's or BIRD's databases on the service, `FOLDER` or `ENVIRONMENT:FOLDER`."
+    ),
+]
+
+
+def supplies_of(testlib: Path | None, databases: str | None) -> Supplies:
+    """Return the files of these options. Raises Trouble."""
+    environment, colon, folder = (databases or "").partition(":")
+    if not colon:
+        environment, folder = "", databases or ""
+    if databases is not None and not folder.startswith("/"):
+        raise Trouble(f"--databases: {folder!r} is no absolute path")
+    try:
+        text = None if testlib is None else testlib.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Trouble(
+            f"--testlib: {testlib}: {getattr(error, 'strerror', None) or error}"
+        ) from None
+    return Supplies(text, folder or None, environment or None)
 
 
 def problems_of(
@@ -32,9 +60,10 @@ def problems_of(
     form: Format | None,
     split: str | None,
     limit: int | None,
+    supplies: Supplies,
     console: Console,
 ) -> tuple[str, Format, list[Task]]:
-    """Return the name, the form and the problems. Raises DatasetError and Trouble.
+    """Return the name, the form and the problems, with what they need. Raises DatasetError and Trouble.
 
     Of a named data set, unjudgeable rows are left out and counted on `console`.
     """
@@ -47,9 +76,23 @@ def problems_of(
                 f"{len(named.left_out)} rows cannot be judged and are left out, the first: "
                 f"{plain(named.left_out[0])}"
             )
-        return dataset, named.form, named.tasks
+        return dataset, named.form, _supplied(named.tasks, supplies, console)
     assert file is not None
     if split is not None:
         raise Trouble("--split is for --dataset")
     form = form or form_of_file(file)
-    return file.name, form, load_tasks(file, form)[:limit]
+    return file.name, form, _supplied(load_tasks(file, form)[:limit], supplies, console)
+
+
+def _supplied(tasks: Sequence[Task], supplies: Supplies, console: Console) -> list[Task]:
+    supplied = [supplies.for_task(task) for task in tasks]
+    place = next((task.place for task in supplied if lacks_database(task)), None)
+    if place is not None:
+        raise Trouble(f"{place}: where is its database? --databases names their folder")
+    count = sum(map(lacks_testlib, supplied))
+    if count:
+        console.print(
+            f"testlib.h is missing in {count} checkers: --testlib gives it, else the compiler of the "
+            "service must find it"
+        )
+    return supplied

@@ -94,11 +94,14 @@ WRONG_VERDICTS: dict[Format, str] = {
     "mbxp": "early_exit",
 }
 PROGRAMS: dict[Format, tuple[str, ...]] = {
+    "codecontestsplus": ("g++",),
     "humanevalx": ("g++",),
     "mbxp": ("node",),
     "multiple": ("g++",),
 }
-WITHOUT_REFERENCE = ("livecodebench", "codeforces", "acecoder", "multiple")
+WITHOUT_REFERENCE = ("livecodebench", "codeforces", "hardtests", "acecoder", "multiple")
+# Forms whose completions are answers: test_answer_rows.py has their rows.
+OF_VERIFIERS: tuple[Format, ...] = ("spider", "bird", "gsm8k", "math")
 # Of each form: a row, a right completion and a wrong one.
 ROWS: dict[Format, tuple[dict[str, Any], str, str]] = {
     "mbpp": (MBPP | {"test_list": ["assert twice(3) == 6"]}, PROMPT + BODY, WRONG),
@@ -231,6 +234,47 @@ ROWS: dict[Format, tuple[dict[str, Any], str, str]] = {
         "print(2 * int(open('input.txt').read()), file=open('output.txt', 'w'))",
         TWICE_PROGRAM,
     ),
+    "codecontestsplus": (
+        {
+            "source": "Codeforces",
+            "id": "1_A",
+            "title": "Twice",
+            "description": "A number whose half is the given one, in any form.",
+            "time_limit": 2000,
+            "memory_limit": 256,
+            "validator": "int main() {}",
+            "generator": "int main() {}",
+            "generator_cmd": "./gen 1",
+            "checker": "#include <fstream>\nint main(int, char* argv[]) {\n"
+            "    std::ifstream input(argv[1]), output(argv[2]);\n    double n, twice = 0;\n"
+            "    input >> n;\n    output >> twice;\n    return twice == 2 * n ? 0 : 1;\n}\n",
+            "correct_submissions": [{"code": TWICE_PROGRAM, "language": "py3"}],
+            "incorrect_submissions": [{"code": WRONG_PROGRAM, "language": "py3"}],
+            "test_cases": [{"input": "3\n", "output": "6\n"}],
+            "true_positive_rate": 1.0,
+            "true_negative_rate": 1.0,
+        },
+        "```python\nprint(2e0 * int(input()))\n```",
+        WRONG_PROGRAM,
+    ),
+    "hardtests": (
+        {
+            "pid": "1_A",
+            "test_cases_kit": {
+                "pid": "1_A",
+                "output_judging_function": "def output_judging_function(input_str, candidate_output, "
+                "reference_output):\n    return float(candidate_output) == float(reference_output)\n",
+                "input_validator": "def validate_input(input_str):\n    return True\n",
+                "LLMGen": ["3\n"],
+            },
+            "mapping": {"LLMGen": [0], "RPGen": [], "SPGen": [], "HackGen": []},
+            "test_cases": base64.b64encode(
+                zlib.compress(pickle.dumps(json.dumps([{"input": "3\n", "output": "6\n"}])))
+            ).decode(),
+        },
+        "print(2e0 * int(input()))",
+        WRONG_PROGRAM,
+    ),
     "verification": (
         {
             "problem_id": "v",
@@ -322,7 +366,7 @@ ROWS: dict[Format, tuple[dict[str, Any], str, str]] = {
 
 
 def test_each_form_has_a_row_here() -> None:
-    assert set(ROWS) == set(get_args(Format))
+    assert set(ROWS) == set(get_args(Format)) - set(OF_VERIFIERS)
 
 
 @pytest.mark.parametrize("form", ROWS)

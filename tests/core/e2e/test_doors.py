@@ -1,4 +1,4 @@
-"""The same task, completion and reward by every door: forty tasks, and completions in many shapes.
+"""The same task, completion and reward by every door: forty-six tasks, and completions in many shapes.
 
 The table in docs/datasets.md says which forms each door takes.
 """
@@ -6,9 +6,12 @@ The table in docs/datasets.md says which forms each door takes.
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
+import pickle
 import re
 import textwrap
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +41,32 @@ from proctor_trainers.verl import compute_score_function
 _NAMES = ("task_id", "name")
 TRUTHS = ("ground_truth", "label", "reward_model", "verification_info")
 DOCUMENT = Path(__file__).parents[3] / "docs" / "datasets.md"
+
+
+OF_OPEN_R1 = """
+import sys
+n = int(open(sys.argv[1]).read())
+with open(sys.argv[3]) as file:
+    lines = file.read().splitlines()
+a, b = map(int, lines[0].split())
+print(100 if len(lines) == 1 and min(a, b) > 0 and a + b == n else 0)
+"""
+OF_HARDTESTS = """
+def output_judging_function(input_str: str, candidate_output: str, reference_output: str) -> bool:
+    a, b = map(int, candidate_output.split())
+    print(sum(map(int, reference_output.split())))
+    return min(a, b) > 0 and a + b == int(input_str)
+"""
+IN_CPP = """
+#include <fstream>
+int main(int argc, char* argv[]) {
+    std::ifstream input(argv[1]), output(argv[2]);
+    int n = 0, a = 0, b = 0;
+    input >> n;
+    output >> a >> b;
+    return a > 0 && b > 0 && a + b == n ? 0 : 1;
+}
+"""
 
 
 @dataclass(frozen=True)
@@ -99,7 +128,7 @@ def prompt(function: Function) -> str:
     return f'{imports}\ndef {function.name}({function.parameters}):\n    """Do it."""\n'
 
 
-# ---------------------------------------------------------------- forty tasks
+# ---------------------------------------------------------------- forty-six tasks
 
 
 @dataclass(frozen=True)
@@ -302,7 +331,33 @@ def programs() -> Iterator[Problem]:
     yield Problem("mbxp", js, [*shaped(arrows[:1], arrows[1:], "javascript"), *parts])
 
 
-PROBLEMS = [*functions(), *with_python_tests(), *programs()]
+def with_checkers() -> Iterator[Problem]:
+    """Tasks of programs with several right outputs: two positive numbers that add up to the input."""
+    right = "n = int(input())\nprint(1, n - 1)\n"
+    completions = shaped([right, right.replace("1, n - 1", "n - 1, 1")], ["print(2, 3)\n"])
+    tests = [{"input": "3\n", "output": "1 2\n"}, {"input": "5\n", "output": "2 3\n"}]
+    yield Problem(
+        "codeforces", {"official_tests": tests, "generated_checker": OF_OPEN_R1}, completions
+    )
+    plus = {"checker": IN_CPP, "correct_submissions": [], "test_cases": tests, "time_limit": 2000}
+    yield Problem("codecontestsplus", plus, completions)
+    packed = base64.b64encode(zlib.compress(pickle.dumps(json.dumps(tests)))).decode()
+    kit = {"output_judging_function": OF_HARDTESTS, "LLMGen": ["3\n"]}
+    yield Problem("hardtests", {"test_cases_kit": kit, "test_cases": packed}, completions)
+    lines = [{"stdin": each["input"]} for each in tests]
+    checker = {"source": OF_OPEN_R1.replace("100", "1"), "convention": "open_r1"}
+    yield Problem("columns", {"tests": lines, "checker": checker}, completions)
+    sides = {"inputs": ["3\n", "5\n"], "outputs": ["1 2\n", "4 1\n"]}
+    truth = {"ground_truth": {**sides, "checker": {**checker, "argv": ["-q"]}}}
+    yield Problem("columns", truth, completions)
+    named = [({**each, "output": "2\n1\n"} if n == 0 else each) for n, each in enumerate(tests)]
+    lines = [{"stdin": each["input"], "stdout": each["output"]} for each in named]
+    program = "print({'3': '1 2', '5': '3 2'}[input()])\n"
+    row = {"test_cases": lines, "checker": "unordered_tokens"}
+    yield Problem("columns", row, shaped([program], ["print(1, 4)\n"]))
+
+
+PROBLEMS = [*functions(), *with_python_tests(), *programs(), *with_checkers()]
 
 # ---------------------------------------------------------------- doors
 
@@ -491,8 +546,8 @@ DOORS: dict[str, Door] = {
 }
 
 
-def test_there_are_forty_tasks_of_many_forms() -> None:
-    assert len(PROBLEMS) == 40
+def test_there_are_forty_six_tasks_of_many_forms() -> None:
+    assert len(PROBLEMS) == 46
     assert len({each.form for each in PROBLEMS}) >= 12
 
 

@@ -26,7 +26,14 @@ from proctor_client.tasks.task import Task
 from proctor_service.cli.console import aside, plain, print_list, progress, screen, write_json
 from proctor_service.cli.failures import TROUBLE, UNSOUND, Trouble, friendly
 from proctor_service.cli.judging import Attempt
-from proctor_service.cli.problems import Dataset, Split, problems_of
+from proctor_service.cli.problems import (
+    Databases,
+    Dataset,
+    Split,
+    Testlib,
+    problems_of,
+    supplies_of,
+)
 from proctor_service.cli.target import client_errors, connected
 from proctor_service.features.evaluation.checks import CheckProgram, checks_of
 from proctor_service.features.evaluation.judging import judged
@@ -73,6 +80,8 @@ class Audit:
         ] = None,
         dataset: Dataset = None,
         split: Split = None,
+        testlib: Testlib = None,
+        databases: Databases = None,
         repeat: Annotated[
             int, typer.Option(min=1, max=1000, help="Judge each reference this many times.")
         ] = 3,
@@ -94,7 +103,8 @@ class Audit:
             if plot is not None:
                 check_plotting()
             console = aside()
-            name, form, tasks = problems_of(file, dataset, form, split, None, console)
+            supplies = supplies_of(testlib, databases)
+            name, form, tasks = problems_of(file, dataset, form, split, None, supplies, console)
             if sample is not None and sample < len(tasks):
                 tasks = random.Random(0).sample(tasks, sample)
             client = stack.enter_context(connected(console))

@@ -21,7 +21,14 @@ from proctor_client.tasks.task import Task
 from proctor_service.cli.console import aside, plain, print_list, progress, screen, write_json
 from proctor_service.cli.failures import TROUBLE, UNSOUND, Trouble, friendly
 from proctor_service.cli.judging import Attempt, message_of
-from proctor_service.cli.problems import Dataset, Split, problems_of
+from proctor_service.cli.problems import (
+    Databases,
+    Dataset,
+    Split,
+    Testlib,
+    problems_of,
+    supplies_of,
+)
 from proctor_service.cli.target import client_errors, connected
 from proctor_service.features.evaluation.judging import attempts, judged
 from proctor_service.features.evaluation.scores import Scores, TaskScore
@@ -137,6 +144,8 @@ class Evaluation:
         form: Annotated[Form | None, typer.Option("--format", help="What the rows are.")] = None,
         dataset: Dataset = None,
         split: Split = None,
+        testlib: Testlib = None,
+        databases: Databases = None,
         completions: Annotated[
             Path | None,
             typer.Option(help="Rows of {task_id, completion}; default: the references."),
@@ -182,7 +191,10 @@ class Evaluation:
                     raise Trouble("this service has no environments, which harbor needs")
                 name, problems = file.name, self.harbor(file, limit, empty)
             else:
-                name, form, tasks = problems_of(file, dataset, form, split, limit, console)
+                supplies = supplies_of(testlib, databases)
+                name, form, tasks = problems_of(
+                    file, dataset, form, split, limit, supplies, console
+                )
                 # A reference is code already.
                 mode = extract or ("none" if completions is None and form != "jsonl" else "auto")
                 problems = Completions(_attempts(tasks, completions), mode)
