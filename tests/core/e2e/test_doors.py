@@ -1,4 +1,4 @@
-"""The same task, completion and reward by every door: forty-six tasks, and completions in many shapes.
+"""The same task, completion and reward by every door: forty-seven tasks, and completions in many shapes.
 
 The table in docs/datasets.md says which forms each door takes.
 """
@@ -56,6 +56,14 @@ def output_judging_function(input_str: str, candidate_output: str, reference_out
     a, b = map(int, candidate_output.split())
     print(sum(map(int, reference_output.split())))
     return min(a, b) > 0 and a + b == int(input_str)
+"""
+OF_VERIFIER = """
+def verify(submission, params):
+    for n in params["numbers"]:
+        a, b = map(int, submission.run(stdin=str(n)).stdout.split())
+        if min(a, b) < 1 or a + b != n:
+            return 0.0
+    return 1.0
 """
 IN_CPP = """
 #include <fstream>
@@ -128,7 +136,7 @@ def prompt(function: Function) -> str:
     return f'{imports}\ndef {function.name}({function.parameters}):\n    """Do it."""\n'
 
 
-# ---------------------------------------------------------------- forty-six tasks
+# ---------------------------------------------------------------- forty-seven tasks
 
 
 @dataclass(frozen=True)
@@ -355,6 +363,8 @@ def with_checkers() -> Iterator[Problem]:
     program = "print({'3': '1 2', '5': '3 2'}[input()])\n"
     row = {"test_cases": lines, "checker": "unordered_tokens"}
     yield Problem("columns", row, shaped([program], ["print(1, 4)\n"]))
+    row = {"verifier": OF_VERIFIER, "params": {"numbers": [3, 5]}}
+    yield Problem("columns", row, completions)
 
 
 PROBLEMS = [*functions(), *with_python_tests(), *programs(), *with_checkers()]
@@ -546,8 +556,8 @@ DOORS: dict[str, Door] = {
 }
 
 
-def test_there_are_forty_six_tasks_of_many_forms() -> None:
-    assert len(PROBLEMS) == 46
+def test_there_are_forty_seven_tasks_of_many_forms() -> None:
+    assert len(PROBLEMS) == 47
     assert len({each.form for each in PROBLEMS}) >= 12
 
 
