@@ -28,6 +28,7 @@ PLACES = {
     "orphan_seconds": ("rewards.routes.ORPHAN_SECONDS",),
     "pending_bytes": ("features.compat.handler.TaskStore",),
     "policy_attempts": ("features.rollouts.policy.ATTEMPTS",),
+    "prepared_folder": ("settings.prepared_folder.FOLDER",),
     "worker_memory_mb": ("features.replicas.judge_processes.worker.MEMORY_MB",),
 }
 

@@ -27,7 +27,6 @@ from proctor_service.settings.prepared_folder import SHOWN_AT, prepared_folder
 _UNFINISHED = ".making-"
 _MOST_OF_A_LANGUAGE = 6
 """Folders of a language: C++ has one of some 150 MB for each standard and level of optimisation."""
-_NICE = 10
 
 
 def languages() -> typer.Typer:
@@ -54,7 +53,6 @@ def prepare(
         folder = prepared_folder()
         recipes = [each for name in names or default_names() if (each := _recipe(name, names))]
         failed = False
-        os.nice(_NICE)
         try:
             folder.mkdir(0o755, parents=True, exist_ok=True)
             with _alone(folder):

@@ -24,6 +24,8 @@ from proctor_service.settings.prepared_folder import SHOWN_AT
 
 log = logging.getLogger(__name__)
 
+_NICE = "10"
+
 
 @dataclass(frozen=True, slots=True)
 class Scripts:
@@ -72,7 +74,8 @@ class PreparedFiles:
     async def _make(self, name: str) -> None:
         """Make a folder in a child process, and use it from then on."""
         async with self._making:
-            command = (sys.executable, "-P", "-m", "proctor_service", "languages", "prepare", name)
+            program = (sys.executable, "-P", "-m", "proctor_service", "languages", "prepare", name)
+            command = ("nice", "-n", _NICE, *program)
             try:
                 child = await asyncio.create_subprocess_exec(
                     *command,
