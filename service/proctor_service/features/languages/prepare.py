@@ -44,13 +44,14 @@ def prepare(
         list[str] | None,
         typer.Argument(metavar="[NAME]…", help="Default: all, of the installed languages."),
     ] = None,
+    folder: Annotated[Path | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Make the files for the installed compilers, and remove those of other versions.
 
     A service makes them at first use, too: a restarted one uses what is made here.
     """
     with friendly():
-        folder = prepared_folder()
+        folder = folder or prepared_folder()
         recipes = [each for name in names or default_names() if (each := _recipe(name, names))]
         failed = False
         try:

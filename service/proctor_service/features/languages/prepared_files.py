@@ -74,8 +74,8 @@ class PreparedFiles:
     async def _make(self, name: str) -> None:
         """Make a folder in a child process, and use it from then on."""
         async with self._making:
-            program = (sys.executable, "-P", "-m", "proctor_service", "languages", "prepare", name)
-            command = ("nice", "-n", _NICE, *program)
+            proctor = ("nice", "-n", _NICE, sys.executable, "-P", "-m", "proctor_service")
+            command = (*proctor, "languages", "prepare", name, "--folder", str(self._folder))
             try:
                 child = await asyncio.create_subprocess_exec(
                     *command,

@@ -48,6 +48,7 @@ _JVM_PACKAGE = re.compile(r"^[ \t]*package[ \t]+(?!object\b)([\w.]+)[ \t]*;?", r
 _PHP_NAMESPACE = re.compile(r"^[ \t]*namespace\b(?:[ \t]+([\w\\]+)[ \t]*;)?", re.MULTILINE)
 """Matches `namespace App;`, and `namespace App {` without its name: a block ends before the tests."""
 _TYPE = re.compile(r"\b(?:class|interface|enum|record)\s++((?!\d)[\w$]+)")  # `class Tests`
+_STANDARD_HEADER = "#include <bits/stdc++.h>\n"
 _CSHARP_NAMESPACE = re.compile(r"\bnamespace\s+([\w.]+)")  # `namespace App.Tests`
 _CSHARP_MAIN = re.compile(r"\bMain\s*\(")  # `void Main (`
 
@@ -172,7 +173,11 @@ def _c(language: Language, parts: Parts, name: str) -> Arranged:
     """Include the parts in one file."""
     assert language.compile is not None
     extension = language.source.rpartition(".")[2]
+    before = parts.setup if parts.setup.strip() else parts.completion
+    # The compiler has a precompiled header for the first line of a program alone.
+    first = [_STANDARD_HEADER.rstrip()] if before.lstrip().startswith(_STANDARD_HEADER) else []
     lines = [
+        *first,
         f'#include "setup.{extension}"',
         f"#define main {name}",
         f'#include "solution.{extension}"',
@@ -199,7 +204,8 @@ def _go(language: Language, parts: Parts, name: str) -> Arranged:
             made["setup.go"] = _go_file(parts.setup)
         made["solution.go"] = solution
     else:
-        made["solution.go"] = _go_file(f"{go_setup(parts.setup, solution)}\n{solution}")
+        setup = go_setup(parts.setup, solution)
+        made["solution.go"] = _go_file(f"{setup}\n//line solution.go:1:1\n{solution}")
     made["tests.go"] = _go_file(_GO_MAIN.sub(f"func {name}tests()", parts.tests))
     return Arranged(_replaced(language.compile, language.source, *made), language.run, made)
 
@@ -210,21 +216,27 @@ def _go_file(text: str) -> str:
 
 def _rust(language: Language, parts: Parts, name: str) -> Arranged:
     """Make the completion the crate: its macros reach the tests behind, but not the launcher
-    before."""
+    before. Its lines keep their numbers, for the messages of the compiler.
+    """
     assert language.compile is not None
     inner = RUST_INNER.match(parts.completion)
     at = inner.end() if inner else 0
     head, body = parts.completion[:at], _RUST_MAIN.sub(f"fn {name}_other", parts.completion[at:])
+    head = head if head.endswith("\n") or not head else f"{head}\n"
     setup = without_repeated(parts.setup, parts.completion, RUST_USE)
-    launcher = f'#[path = "launcher.rs"]\nmod {name}_launcher;'
-    tests = f'#[path = "tests.rs"]\nmod {name};'
-    main = f"fn main() -> ::std::process::ExitCode {{ {name}_launcher::main() }}"
-    pieces = ("#![allow(warnings)]", head, launcher, setup, body, tests, main, "")
     made = {
         "launcher.rs": launcher_text("rust.rs", name),
-        "solution.rs": "\n".join(pieces),
         "tests.rs": f"use super::*;\n{_RUST_MAIN.sub('pub fn main', parts.tests)}",
     }
+    if setup.strip() and "macro_export" not in setup:  # Rust has rules for an included one's path
+        made["setup.rs"] = f"{setup}\n"
+        setup = 'include!("setup.rs"); '
+    launcher = f'#[path = "launcher.rs"] mod {name}_launcher; '
+    tests = f'#[path = "tests.rs"]\nmod {name};'
+    main = f"fn main() -> ::std::process::ExitCode {{ {name}_launcher::main() }}"
+    made["solution.rs"] = "\n".join(
+        (f"#![allow(warnings)] {head}{launcher}{setup}{body}", tests, main, "")
+    )
     return Arranged(language.compile, language.run, made)
 
 

@@ -243,11 +243,36 @@ def _java(before: str, code: str) -> str:
     return _JAVA(_JAVA_PUBLIC.sub("", before), code)
 
 
+_LINES: Mapping[str, str] = MappingProxyType(
+    {
+        "c": '#line 1 "completion.c"\n',
+        "cpp": '#line 1 "completion.cpp"\n',
+        "go": "//line completion.go:1:1\n",
+    }
+)
+"""Directives before a completion, so that a message of the compiler has the completion's line."""
+
+
+def _numbered(language: str, before: str) -> str:
+    """Return a text for the completion to follow, with the directive of its language, if any."""
+    if before.rstrip().endswith("\\"):  # the next line is a part of this one
+        return before
+    return before + _LINES.get(language, "")
+
+
+def _c(language: str, before: str, code: str) -> str:
+    if _LINES[language] in code:  # behind the prompt's code
+        return appended(before, code)
+    return _numbered(language, f"{before.rstrip()}\n") + code
+
+
 def _go(before: str, code: str) -> str:
     """Leave out the unused imports of `before`: Go refuses them."""
     package = GO_PACKAGE.search(code) or GO_PACKAGE.search(before)
     before, code = GO_PACKAGE.sub("", before), GO_PACKAGE.sub("", code)
-    rest = GO_IMPORT.sub("", before) + "\n" + GO_IMPORT.sub("", code)
+    blank = GO_IMPORT.sub(lambda found: "\n" * found[0].count("\n"), code)
+    line = "" if _LINES["go"] in code else _LINES["go"]
+    rest = f"{GO_IMPORT.sub('', before)}\n{line}{blank}"
     imports = [each[0] for each in GO_IMPORT.finditer(code)]
     for found in GO_IMPORT.finditer(go_setup(before, code)):
         for each in GO_IMPORTED.finditer(found[0][6:]):
@@ -310,6 +335,8 @@ _JOIN: Mapping[str, Join] = MappingProxyType(
         ),
         "scala": _hoisted(r"^package[ \t]+[\w.]+;?[ \t]*$"),  # "package a.b"
         # "using static System.Math;" and "using A = System.Int32;"
+        "c": partial(_c, "c"),
+        "cpp": partial(_c, "cpp"),
         "csharp": _hoisted(r"^using[ \t]+(?:static[ \t]+)?[\w.]+(?:[ \t]*=[ \t]*[\w.<>]+)?[ \t]*;"),
         "go": _go,
         "go_test": _go,
@@ -372,7 +399,12 @@ def _completed(language: str, code: str, around: Around) -> str:
     """Return a completion as a part of the prompt's program."""
     prompt, suffix = around.prompt_code, around.suffix_code
     whole = with_definition(language, prompt, tidy(code), around.entry_point)
-    return whole or continued(language, prompt, fitted(code, around), suffix)
+    if whole:
+        return whole
+    body = fitted(code, around)
+    if body == code and prompt.endswith("\n"):
+        prompt = _numbered(language, prompt)
+    return continued(language, prompt, body, suffix)
 
 
 def with_definition(language: str, prompt: str, code: str, name: str | None) -> str | None:
