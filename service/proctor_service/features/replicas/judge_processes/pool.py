@@ -2,7 +2,8 @@
 replacement.
 
 The pool is the judge of the listening process: a submission goes to the judge process with the
-least load, and its judgement comes back. When a judge process ends, another takes its place and
+least load, a program to compile to that of equal ones, and its judgement comes back. When a judge
+process ends, another takes its place and
 judges its submissions again. A submission under suspicion is judged alone, in a judge process of
 its own. If this process ends likewise, the submission's output is more than the service can read,
 and its verdict is `output_limit`.
@@ -11,12 +12,14 @@ and its verdict is `output_limit`.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import itertools
 import logging
 import math
 import secrets
 import sys
 import time
+import zlib
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
@@ -48,6 +51,7 @@ from proctor_service.sandbox.interface import (
 )
 from proctor_service.settings import Settings, Share
 from proctor_service.settings.environments import DEFAULT
+from proctor_service.settings.languages import PYTHON
 
 log = logging.getLogger(__name__)
 
@@ -158,7 +162,7 @@ class JudgePool:
         which knows the turns. `backend` is unused: sandboxes are leased in the judge process.
         """
         for _ in range(MOST_ENDS):
-            worker = await self._worker_for(submission.environment, _preference)
+            worker = await self._worker_for(submission.environment, _preference_for(submission))
             worker.load += 1
             try:
                 return await self._ask(worker, submission)
@@ -382,6 +386,22 @@ class JudgePool:
 
 def _preference(worker: Worker) -> tuple[bool, float]:
     return worker.is_silent, (worker.load - worker.yielding) / worker.slots
+
+
+def _preference_for(submission: Submission) -> Callable[[Worker], tuple[float, ...]]:
+    """Return the preference for a submission: equal programs of other languages than Python go to
+    the same judge process while it has a free slot, since each process compiles them once.
+    """
+    if submission.language == PYTHON:
+        return _preference
+    source = hashlib.blake2b(submission.source.encode("utf-8", "surrogatepass"), digest_size=8)
+
+    def preference(worker: Worker) -> tuple[float, ...]:
+        is_silent, load = _preference(worker)
+        rank = zlib.crc32(b"%d" % worker.pid, zlib.crc32(source.digest()))
+        return is_silent, load if load >= 1 else 0.0, rank
+
+    return preference
 
 
 def _preference_for_environment(worker: Worker) -> tuple[bool, int, float]:
