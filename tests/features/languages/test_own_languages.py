@@ -12,10 +12,13 @@ import pytest
 from command_line import proctor
 from harness import Service, running_service
 from judging import ask, judge
+from visible_folder import visible_folder
 
+import proctor_service.composition
 from proctor_service.errors import StartError
 from proctor_service.features.languages.texts import texts_of
 from proctor_service.judge.extract import extract
+from proctor_service.sandbox.interface import MachineCheck
 from proctor_service.settings import Settings
 from proctor_service.settings.environments import read_environments
 from proctor_service.settings.language_rows import KNOWN_LANGUAGES
@@ -116,6 +119,33 @@ def test_rows_as_json_are_checked_for_their_names(monkeypatch: pytest.MonkeyPatc
         Settings()
     monkeypatch.setenv("PROCTOR_LANGUAGES", json.dumps({"mine": row, "haskell": None}))
     assert language_named("HS", Settings().languages) == "mine"
+
+
+def test_doctor_asks_for_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+    checks = [
+        MachineCheck("language mine", True, "/bin/sh"),
+        MachineCheck("language silent", True, "/bin/true"),
+        MachineCheck("language c", True, "gcc"),
+        MachineCheck("language gone", False, "needs x"),
+    ]
+    monkeypatch.setattr(proctor_service.composition, "doctor", lambda settings: checks)
+    row = {"source": "a", "run": ["sh", "a"]}
+    versions = {
+        "mine": ["sh", "-c", "echo mine 1.0 >&2; echo more"],
+        "silent": ["true"],
+        "gone": ["no-such-program"],
+    }
+    rows = {name: {**row, "version": command} for name, command in versions.items()}
+    monkeypatch.setenv("PROCTOR_LANGUAGES", json.dumps(rows))
+    found = json.loads(proctor("doctor", "--versions", "--json").stdout)["machine"]
+    assert [each["detail"] for each in found] == [
+        "/bin/sh: mine 1.0",
+        "/bin/true",
+        "gcc",
+        "needs x",
+    ]
+    assert "/bin/sh: mine 1.0" in proctor("doctor", "--versions").stdout
+    assert "Languages: python, mine, silent, c. Not installed: gone." in proctor("doctor").stdout
 
 
 def test_programs_are_those_of_both_commands() -> None:
@@ -263,6 +293,25 @@ def test_an_environment_has_languages_of_its_own(service: Service) -> None:
         ran = client.post("/compat/run_code?environment=editors", json=code).json()
         assert ran["run_result"]["stdout"] == "two 3\n", ran
         assert client.post("/compat/run_code", json=code).json()["status"] == "SandboxError"
+
+
+@pytest.mark.slow
+def test_sandboxes_show_the_folders_of_a_language(tmp_path: Path) -> None:
+    file = tmp_path / "languages.toml"
+    with visible_folder() as folder:
+        (folder / "word").write_text("seven\n")
+        (folder / "word").chmod(0o644)
+        file.write_text(
+            f'[languages.seen]\nsource = "a"\nrun = ["cat", "{folder}/word"]\n'
+            f'paths = ["{folder}", "/no/such/folder"]\n'
+        )
+        grader = {"kind": "stdio", "cases": [{"stdout": "seven"}]}
+        with running_service(Settings(languages=str(file), workers="0"), judge=None) as service:
+            [result] = judge(service, {"completion": "x", "language": "seen"}, grader=grader)
+    assert result["verdict"] == "passed", result
+    file.write_text('[languages.seen]\nsource = "a"\nrun = ["sh"]\npaths = ["/tmp"]\n')
+    said = proctor("doctor", PROCTOR_LANGUAGES=str(file))
+    assert "PROCTOR_LANGUAGES: the paths of seen: /tmp lies where sandboxes" in said.output
 
 
 @pytest.mark.slow
