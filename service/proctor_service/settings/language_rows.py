@@ -69,13 +69,12 @@ def languages_of(tables: object) -> dict[str, Language]:
 
 
 def check_names(languages: Mapping[str, Language]) -> None:
-    """Raise WrongRow for a name or an alias of two languages, in any case."""
+    """Raise WrongRow for a name or an alias of two languages, in any case; the later one is to blame."""
     owners = dict.fromkeys((PYTHON, *PYTHON_ALIASES), PYTHON)
-    for name in languages:
-        if name.lower() in owners:
-            raise WrongRow((name,), f"the name is {owners[name.lower()]}'s already")
-        owners[name.lower()] = name
     for name, language in languages.items():
+        if name.lower() in owners:
+            raise WrongRow((name,), f"{name} is a name of {owners[name.lower()]} already")
+        owners[name.lower()] = name
         for alias in language.aliases:
             owner = owners.setdefault(alias.lower(), name)
             if owner != name:
@@ -103,7 +102,7 @@ def _merged(content: Mapping[str, object], base: Mapping[str, Language]) -> dict
         if key not in (_TABLE, _WITHOUT):
             raise WrongRow((key,), f"only {_WITHOUT} and tables such as [{_TABLE}.tcl]")
     without = content.get(_WITHOUT, [])
-    if not isinstance(without, list):
+    if not isinstance(without, list) or not all(isinstance(each, str) for each in without):
         raise WrongRow((_WITHOUT,), "no list of names of languages")
     for name in without:
         if name not in base:
