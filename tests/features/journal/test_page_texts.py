@@ -82,6 +82,40 @@ def test_marked_code_is_escaped_on_both_sides(value: str, one: int, other: int) 
             ["Case 0: standard input", "Case 0: expected output", "Options"],
             "2",
         ),
+        (
+            {
+                "kind": "stdio",
+                "cases": [{"stdin": "1"}],
+                "checker": {"source": "exit()", "files": {"a.h": "int"}, "convention": "icpc"},
+                "subtasks": [{"points": 2, "cases": [0]}],
+            },
+            [
+                *("Case 0: standard input", "Checker", "Checker: options", "Checker: file a.h"),
+                *("Subtasks", "Options"),
+            ],
+            "exit()",
+        ),
+        (
+            {
+                "kind": "stdio",
+                "cases": {
+                    "generator": {"source": "print(1)"},
+                    "seeds": [1, "2 a"],
+                    "reference": {"source": "print(2)"},
+                },
+                "checker": "one_of",
+            },
+            [
+                *("Seeds", "Generator", "Generator: options", "Reference", "Reference: options"),
+                *("Checker", "Options"),
+            ],
+            "1\n2 a",
+        ),
+        (
+            {"kind": "stdio", "cases": [{"stdin": "1"}], "interactor": {"source": "talk()"}},
+            ["Case 0: standard input", "Interactor", "Interactor: options", "Options"],
+            "talk()",
+        ),
         ({"kind": "pytest", "files": {"test_a.py": "def"}}, ["File test_a.py"], "def"),
         ({"kind": "command", "argv": ["ls", "a b"]}, ["Command"], "ls 'a b'"),
     ],

@@ -106,7 +106,10 @@ def outcome_of(end: TalkEnd, index: int, *, reveal: bool) -> CaseOutcome:
         )
     shown = f": {result.text}" if result.text and reveal else ""
     if result.score is None:
-        return CaseOutcome(run, "failed", f"{_FAILED}{shown}", signals=(CHECKER_FAILED,))
+        text, lost_seconds = f"{_FAILED}{shown}", result.lost_seconds
+        return CaseOutcome(
+            run, "failed", text, signals=(CHECKER_FAILED,), lost_seconds=lost_seconds
+        )
     if result.score == 0:
         return CaseOutcome(run, "failed", f"{_REJECTED}{shown}")
     verdict, text = _own_verdict(end)

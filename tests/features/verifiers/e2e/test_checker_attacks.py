@@ -104,6 +104,26 @@ def test_no_program_finds_the_answer_or_the_checker(service: Service) -> None:
         assert secret not in json.dumps(honest), each["name"]
 
 
+MACROS = [
+    'fn main() { print!("{}", include_str!("case/answer")); }',
+    'fn main() { print!("{}", include_str!("../case/answer")); }',
+    'fn main() { print!("{:?}", include_bytes!("/proc/self/environ")); }',
+    '#[path = "case/answer"]\nmod answer;\nfn main() {}',
+    'fn main() { print!("{} {:?}", file!(), option_env!("ANSWER")); }',
+]
+
+
+def test_no_macro_finds_the_answer(service: Service) -> None:
+    skip_without("rustc")
+    answer, secret = (f"{name}-{secrets.token_hex(16)}" for name in ("ANSWER", "CHECKER"))
+    grader = {"kind": "stdio", "cases": [{"stdout": answer}], "checker": checker("icpc", secret)}
+    items = [{"completion": each, "language": "rust", "grader": grader} for each in MACROS]
+    for result in judge(service, *items, deadline_seconds=300):
+        assert result["reward"] == 0
+        assert answer not in json.dumps(result)
+        assert secret not in json.dumps(result)
+
+
 def test_no_output_passes_for_a_checkers(service: Service) -> None:
     """By each convention, and with a checker that repeats the output on both of its streams."""
     answer, secret = (f"{name}-{secrets.token_hex(16)}" for name in ("ANSWER", "CHECKER"))
