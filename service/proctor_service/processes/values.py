@@ -123,6 +123,24 @@ def _made(value: Any) -> Any:
     return value
 
 
+def grader_json(text: bytes) -> dict[str, Any]:
+    """Return a grader passed to `Graders.encode` as its JSON object."""
+    kind, fields = marshal.loads(text)
+    return {"kind": kind, **_json_of(fields)}
+
+
+def _json_of(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: _json_value(value) for name, value in fields.items()}
+
+
+def _json_value(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return _json_of(value[1])
+    if isinstance(value, list) and value and isinstance(value[0], tuple):
+        return [_json_of(fields) for _, fields in value]
+    return value
+
+
 def _is_too_much(graders: Sized, size_bytes: int) -> bool:
     """Return True if the oldest grader must go; the last stays, of any size."""
     return len(graders) > 1 and (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import marshal
 import math
 import re
 import time
@@ -15,6 +14,7 @@ from typing import Any
 
 from proctor_client.wire import MAX_FAILURES, long_integers
 from proctor_service.features.journal.entry import EVALUATION, Record
+from proctor_service.processes.values import grader_json
 from proctor_service.sandbox.interface import Limits, Usage
 
 TEXT_AGE_SECONDS = 60.0
@@ -147,7 +147,7 @@ class Batch:
             row["source_end"] = row["source_begin"] + len(source)
             if row["source_begin"] < 0:  # the extraction changed it
                 row["source"] = self._keep(source)
-            row["grader"] = self._keep_once(grader, lambda: _grader(grader))
+            row["grader"] = self._keep_once(grader, lambda: grader_json(grader))
             if files:
                 row["files"] = self._keep(dump(files))
             conditions = dict(zip(_CONDITIONS, (limits, scoring, language, *others), strict=True))
@@ -243,11 +243,6 @@ def _conditions(conditions: dict[str, Any]) -> dict[str, Any]:
     if found["compiler"] is None:
         del found["compiler"]
     return found
-
-
-def _grader(encoded: bytes) -> dict[str, Any]:
-    kind, fields = marshal.loads(encoded)
-    return {**fields, "kind": kind}
 
 
 def packed(value: bytes) -> bytes:
