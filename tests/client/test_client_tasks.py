@@ -210,6 +210,7 @@ def test_a_typo_in_what_a_row_is_judged_by_is_an_error(row: dict[str, Any]) -> N
         ({"verification_infos": {}}, "did you mean verification_info?"),
         ({"code": "def f(): ...", "input": "", "output": "1"}, "cruxeval_output or cruxeval_input"),
         ({"level": 1, "answer": "42"}, "the columns are: answer, level"),
+        ({"problem": "f", "answer": "def f(): ...", "test_lists": []}, "did you mean test_list?"),
     ],
 )
 def test_a_row_of_no_known_form_names_the_near_field(

@@ -90,6 +90,7 @@ GROUND_TRUTHS = (
 _SIDES = ("inputs", "outputs", "fn_name")
 _OF_CASES = (CHECKER, INTERACTOR)
 _REFERENCES = ("completion", "reference", "solution", "solutions", "code")
+_TYPO = 0.85
 _JUDGING = (GRADER, VERIFIER, *TESTS, *GROUND_TRUTHS, *_SIDES[:2])
 
 
@@ -321,8 +322,10 @@ _IF: Mapping[Format, Callable[[Row], bool]] = MappingProxyType(
 
 
 def _has_tests(row: Row) -> bool:
-    """Tell whether a row has tests in any column, and no answer in words."""
+    """Tell whether a row has tests in any column, also in a misspelt one, and no answer in words."""
     if any(row.get(name) is not None for name in _JUDGING if name != "answer"):
+        return True
+    if any(near(name, _JUDGING, _TYPO) for name in row if name not in _JUDGING):
         return True
     if row.get("answer") is None:
         return False

@@ -363,8 +363,8 @@ def with_checkers() -> Iterator[Problem]:
     program = "print({'3': '1 2', '5': '3 2'}[input()])\n"
     row = {"test_cases": lines, "checker": "unordered_tokens"}
     yield Problem("columns", row, shaped([program], ["print(1, 4)\n"]))
-    row = {"verifier": OF_VERIFIER, "params": {"numbers": [3, 5]}}
-    yield Problem("columns", row, completions)
+    verifier: dict[str, Any] = {"verifier": OF_VERIFIER, "params": {"numbers": [3, 5]}}
+    yield Problem("columns", verifier, completions)
 
 
 PROBLEMS = [*functions(), *with_python_tests(), *programs(), *with_checkers()]

@@ -173,10 +173,11 @@ def evaluated(
 def test_a_question_without_its_database_is_one_line(tmp_path: Path) -> None:
     rows = tmp_path / "rows.jsonl"
     rows.write_text(json.dumps(SPIDER))
-    for options, told in (
+    cases: list[tuple[list[str], str]] = [
         ([], "rows.jsonl:1: where is its database? --databases names their folder"),
         (["--databases", "data:concert"], "--databases: 'concert' is no absolute path"),
-    ):
+    ]
+    for options, told in cases:
         said = proctor("eval", rows, *options)
         assert said.exit_code == 2
         assert told in " ".join(said.output.split())
