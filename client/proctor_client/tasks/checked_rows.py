@@ -34,6 +34,8 @@ finally:
     print("1" if score == "100" else score)
 """
 """Runs a checker as its harness does: without blank lines in the answer and the output; 100 is right, too."""
+_IMPORTS = "import json\nimport sys\n\n"
+"""What a function of HardTests finds in its harness."""
 _HARDTESTS = """
 
 import contextlib as _contextlib
@@ -133,7 +135,7 @@ def hardtests(row: Row, place: str) -> Task:
     grader = {**programs_of(*sides_of(cases), tolerance={}), "compare": "lines"}
     judging = optional_text(kit, "output_judging_function")
     if judging is not None:
-        grader["checker"] = _in_python(judging + _HARDTESTS, {})
+        grader["checker"] = _in_python(_IMPORTS + judging + _HARDTESTS, {})
     language = str(row.get("language") or "python")
     task = Task(grader=grader, limits=limits_of(row, "hardtests"), language=language)
     text = optional_text(row, "question_content")

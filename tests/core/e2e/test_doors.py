@@ -54,7 +54,7 @@ print(100 if len(lines) == 1 and min(a, b) > 0 and a + b == n else 0)
 OF_HARDTESTS = """
 def output_judging_function(input_str: str, candidate_output: str, reference_output: str) -> bool:
     a, b = map(int, candidate_output.split())
-    print(sum(map(int, reference_output.split())))
+    print(json.dumps(reference_output), file=sys.stdout)
     return min(a, b) > 0 and a + b == int(input_str)
 """
 OF_VERIFIER = """

@@ -49,6 +49,18 @@ AIME = {
     "url": "",
     "year": "2024",
 }
+OPENR1 = {
+    "problem": "Solve $x^2 = 4$.",
+    "solution": "It is $x = \\pm 2$.",
+    "answer": "\\{-2, 2\\}",
+    "problem_type": "Algebra",
+    "question_type": "math-word-problem",
+    "source": "olympiads",
+    "uuid": "u",
+    "generations": ["…"],
+    "correctness_math_verify": [True],
+    "messages": [],
+}
 SPIDER = {
     "db_id": "concert",
     "query": "SELECT name FROM singer WHERE age < 30",
@@ -76,6 +88,7 @@ ROWS: Mapping[str, tuple[Format, dict[str, Any], Sequence[str], Sequence[str]]] 
         "math": ("math", MATH, ["\\boxed{1/6}", "$\\boxed{\\dfrac{2}{12}}$"], ["\\boxed{6}"]),
         "math-500": ("math", MATH_500, ["\\boxed{\\frac16}"], ["\\boxed{\\frac13}"]),
         "aime-2024": ("math", AIME, ["<think>205?</think> \\boxed{204}"], ["\\boxed{408}"]),
+        "openr1-math": ("math", OPENR1, ["\\boxed{\\{2, -2\\}}"], ["\\boxed{2}"]),
         "spider": (
             "spider",
             SPIDER,
@@ -163,7 +176,7 @@ def evaluated(
     name = MAKERS[form_of(row)](row, "rows:1").id
     told = [json.dumps({"task_id": name, "completion": each}) for each in completions]
     file.write_text("\n".join(told))
-    more = ["--completions", file, "--output", output]
+    more: list[str | Path] = ["--completions", file, "--output", output]
     said = proctor("eval", rows, *options, *more, PROCTOR_URL=world.service.url)
     results = sorted(map(json.loads, output.read_text().splitlines()), key=lambda r: r["sample"])
     assert len(results) == len(completions), said.output
