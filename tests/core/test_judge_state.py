@@ -94,7 +94,8 @@ class _Saying:
         self.backend, self.lines = backend, lines
 
     def begin(self, message: GuestMessage) -> None:
-        self.backend.sent.append(json.loads(message.line))
+        first, *_ = message.line.splitlines()
+        self.backend.sent.append(json.loads(first))
 
     def send(self, line: bytes) -> None:
         self.backend.sent.append(json.loads(line) if line.startswith(b"{") else line)

@@ -16,7 +16,6 @@ from proctor_client.wire.base import (
     Level,
     Request,
     Response,
-    Scoring,
     Verdict,
 )
 from proctor_client.wire.rewards import Tests, Usage
@@ -193,7 +192,7 @@ class EvaluationDetail(Evaluation):
     environment: str | None = None
     grader: dict[str, JsonValue] | None = None
     limits: dict[str, JsonValue] | None = None
-    scoring: Scoring | str | None = None
+    scoring: str | None = None
     files: dict[str, str] = Field({})
     message: str | None = None
     stdout: str | None = None
