@@ -94,11 +94,11 @@ class _Saying:
         self.backend, self.lines = backend, lines
 
     def begin(self, message: GuestMessage) -> None:
-        first, *_ = message.line.splitlines()
-        self.backend.sent.append(json.loads(first))
+        self.send(message.line)
 
     def send(self, line: bytes) -> None:
-        self.backend.sent.append(json.loads(line) if line.startswith(b"{") else line)
+        first, *_ = line.splitlines()  # a call may come with its job
+        self.backend.sent.append(json.loads(first) if line.startswith(b"{") else line)
 
     def begin_test(self) -> None: ...
 
