@@ -23,12 +23,27 @@ STDIO = {
     "kind": "stdio", "cases": [{"stdin": "1\n", "stdout": "2\n"}], "compare": "lines",
     "tolerance": 0.5, "reveal": True,
 }  # fmt: skip
+CHECKER = {
+    "source": "pass", "language": "python", "files": {"a.h": ""}, "limits": LIMITS, "argv": ["a"],
+    "convention": "open_r1", "max_points": 2.5,
+}  # fmt: skip
+CHECKED = {
+    "kind": "stdio", "cases": [{"stdin": "1", "stdout": None}], "checker": CHECKER,
+    "subtasks": [{"points": 1.5, "cases": [0]}, {"points": 2, "cases": [0], "requires": [0]}],
+}  # fmt: skip
+GENERATED = {
+    "kind": "stdio", "checker": "one_of",
+    "cases": {
+        "generator": {"source": "print(1)", "limits": LIMITS}, "seeds": [1, "2 a"],
+        "reference": {"source": "print(2)", "files": {"a": "b"}},
+    },
+}  # fmt: skip
 PYTEST = {"kind": "pytest", "files": {"test_a.py": "def test_a(): pass", "d/b.py": ""}}
 COMMAND = {"kind": "command", "argv": ["python3", "solution.py"], "expect_exit_code": 3}
 RUNNER = {"kind": "command", "runner": "pytest", "files": PYTEST["files"]}
 APART = {"kind": "exec", "setup": "x = 1", "tests": "assert x == 1", "empty_stderr": True}
 GRADERS: list[dict[str, Any]] = [
-    {"kind": "exec"}, APART, ASSERTS, CALLS, STDIO, PYTEST, COMMAND, RUNNER,
+    {"kind": "exec"}, APART, ASSERTS, CALLS, STDIO, CHECKED, GENERATED, PYTEST, COMMAND, RUNNER,
 ]  # fmt: skip
 FENCED = f"```python\n{CODE}```"
 CHAT = [
