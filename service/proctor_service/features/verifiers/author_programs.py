@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pydantic import BaseModel
+from pydantic_core import PydanticSerializationError
 
 from proctor_client.wire import AuthorProgram
 from proctor_client.wire import Limits as WireLimits
@@ -30,6 +31,7 @@ _PROCESSES = 64
 _DISK_MB = 64
 _ROOM_STEP_MB = 64  # few disk sizes, so sandboxes are easier to reuse
 _SHOWN_CHARACTERS = 1000
+_FREE_SECONDS = 1.0  # a virtual machine has started by then
 _TOO_LONG = "its source and files are larger than a sandbox takes"
 
 
@@ -59,9 +61,11 @@ class Finished:
 
     @property
     def lost_seconds(self) -> float:
-        """CPU and idle time of a program that a limit has ended; else 0."""
+        """CPU and idle time of a program that a limit has ended; of another one CPU time beyond a second."""
         usage = self.run.ended.usage
-        return usage.cpu_seconds + usage.idle_seconds if self.run.ended.ending in LIMITS else 0.0
+        if self.run.ended.ending in LIMITS:
+            return usage.cpu_seconds + usage.idle_seconds
+        return max(0.0, usage.cpu_seconds - _FREE_SECONDS)
 
     def how_it_ended(self) -> str:
         """Describe an unexpected end, with the end of its stderr."""
@@ -174,10 +178,17 @@ def digest_of(*parts: BaseModel | str | bytes | None) -> bytes:
     key = hashlib.blake2b(digest_size=20)
     for part in parts:
         if isinstance(part, BaseModel):
-            data = part.model_dump_json().encode("utf-8", "surrogatepass")
+            data = _json_of(part)
         elif isinstance(part, str):
             data = part.encode("utf-8", "surrogatepass")
         else:
             data = b"\0none" if part is None else part
         key.update(b"%d:" % len(data) + data)
     return key.digest()
+
+
+def _json_of(model: BaseModel) -> bytes:
+    try:
+        return model.model_dump_json().encode()
+    except PydanticSerializationError:  # a lone surrogate
+        return repr(model).encode()

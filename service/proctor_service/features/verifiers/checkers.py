@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from proctor_client.wire import Checker, Interactor, StdioCase, StdioGrader
@@ -48,7 +48,7 @@ REJECTED = "the checker rejects the output"
 class CheckResult:
     """What a checker says. `score`: from 0 to 1; None if it failed itself.
 
-    `lost_seconds`: CPU and idle time of a checker that a limit has ended.
+    `lost_seconds`: of a checker that does not accept, as those of a `Finished`.
     """
 
     score: float | None
@@ -58,6 +58,11 @@ class CheckResult:
 
 def result_of(program: Checker | Interactor, finished: Finished) -> CheckResult:
     """Return what a finished checker or interactor says, by its convention."""
+    result = _said(program, finished)
+    return result if result.score == 1 else replace(result, lost_seconds=finished.lost_seconds)
+
+
+def _said(program: Checker | Interactor, finished: Finished) -> CheckResult:
     if program.convention == "open_r1":
         return _printed_score(finished)
     code = finished.exit_code
@@ -70,7 +75,7 @@ def result_of(program: Checker | Interactor, finished: Finished) -> CheckResult:
 
 
 def _failed(finished: Finished) -> CheckResult:
-    return CheckResult(None, finished.how_it_ended(), finished.lost_seconds)
+    return CheckResult(None, finished.how_it_ended())
 
 
 def _printed_score(finished: Finished) -> CheckResult:
@@ -152,13 +157,14 @@ class ByChecker:
         shown = f": {result.text}" if result.text and self._grader.reveal else ""
         if result.score is None:
             text = f"the checker failed on the output{shown}"
-            lost_seconds = result.lost_seconds
+            signals = (CHECKER_FAILED,)
             return CaseOutcome(
-                finished, "failed", text, signals=(CHECKER_FAILED,), lost_seconds=lost_seconds
+                finished, "failed", text, signals=signals, lost_seconds=result.lost_seconds
             )
         if result.score == 1:
             return CaseOutcome(finished, "passed", score=1.0)
-        return CaseOutcome(finished, "failed", f"{REJECTED}{shown}", result.score)
+        text, lost_seconds = f"{REJECTED}{shown}", result.lost_seconds
+        return CaseOutcome(finished, "failed", text, result.score, lost_seconds=lost_seconds)
 
     async def _check_answer(self, index: int, case: StdioCase) -> None:
         """Raise InvalidTask if the checker does not accept an answer of the case itself."""

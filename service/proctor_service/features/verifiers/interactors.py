@@ -105,13 +105,12 @@ def outcome_of(end: TalkEnd, index: int, *, reveal: bool) -> CaseOutcome:
             f"interactor: case {index}: it {how} before it has read anything: {result.text}"
         )
     shown = f": {result.text}" if result.text and reveal else ""
+    lost_seconds = result.lost_seconds
     if result.score is None:
-        text, lost_seconds = f"{_FAILED}{shown}", result.lost_seconds
-        return CaseOutcome(
-            run, "failed", text, signals=(CHECKER_FAILED,), lost_seconds=lost_seconds
-        )
+        text, signals = f"{_FAILED}{shown}", (CHECKER_FAILED,)
+        return CaseOutcome(run, "failed", text, signals=signals, lost_seconds=lost_seconds)
     if result.score == 0:
-        return CaseOutcome(run, "failed", f"{_REJECTED}{shown}")
+        return CaseOutcome(run, "failed", f"{_REJECTED}{shown}", lost_seconds=lost_seconds)
     verdict, text = _own_verdict(end)
     if verdict != "passed":
         return CaseOutcome(run, verdict, text)

@@ -32,7 +32,7 @@ _SHORT_BYTES = 32_768  # largest output compared in the event loop, in a few ms
 class CaseOutcome:
     """What a run of a case is worth. `score`: from 0 to 1, and 1 of a passed case alone.
 
-    `lost_seconds`: CPU and idle time of the task's own program, if a limit ended it on this run's output.
+    `lost_seconds`: time of the task's own program that this run's output has cost in excess.
     """
 
     finished: Run

@@ -64,7 +64,7 @@ FAILS: list[tuple[str, str]] = [
     ("open_r1", "while True: os.write(1, b'1')"),
 ]
 ACCEPTS = {"testlib": "sys.exit(0)", "icpc": "sys.exit(42)", "open_r1": "print(1)"}
-QUICK = {"cpu_seconds": 1, "wall_seconds": 1, "memory_mb": 128}
+QUICK = {"cpu_seconds": 0.5, "wall_seconds": 0.5, "memory_mb": 128}
 
 
 def checker_of(convention: str, act: str, failing: str) -> dict[str, Any]:
@@ -189,16 +189,40 @@ def test_what_a_checker_says_is_shown_only_to_those_who_may_read_it(service: Ser
 
 
 def test_a_checker_that_hangs_takes_no_deadline(service: Service) -> None:
-    """With a share of the reward for each case, too: the later cases do not run."""
+    """With a share of the reward for each case, too: the later cases do not run.
+
+    Nor do they after outputs that have cost a checker much time, without a limit.
+    """
     cases = [{"stdin": str(each), "stdout": "1"} for each in range(60)]
-    checker = checker_of("testlib", "while True: pass", "boom")
-    asked = {"kind": "stdio", "cases": cases, "checker": checker}
+    works = "while time.process_time() < 2: pass\nsys.exit(1)"
+    hangs = checker_of("testlib", "while True: pass", "boom")
+    slow = {**checker_of("testlib", works, "boom"), "limits": {"cpu_seconds": 60}}
     program = "print('1' if int(input()) < 2 else 'boom', end='')"
     items = [
-        {"completion": program, "grader": asked, "scoring": scoring}
-        for scoring in ("fraction", "points")
+        {"completion": program, "grader": {"kind": "stdio", "cases": cases, "checker": checker}}
+        for checker in (hangs, slow)
     ]
-    limits = {"wall_seconds": 1}
-    for result in judge(service, *items, limits=limits, deadline_seconds=30):
-        assert result["reward"] == 2 / 60
-        assert result["hack_signals"] == ["checker_failed"]
+    items[0]["scoring"], items[1]["scoring"] = "fraction", "points"
+    results = judge(service, *items, limits={"wall_seconds": 0.5}, deadline_seconds=60)
+    assert [each["reward"] for each in results] == [2 / 60] * 2
+    assert [each["hack_signals"] for each in results] == [["checker_failed"], []]
+
+
+def test_texts_of_any_characters_reach_a_checker(service: Service) -> None:
+    source = (
+        "import sys\nsys.exit(open(sys.argv[1], 'rb').read() != open(sys.argv[2], 'rb').read())"
+    )
+    texts = ["\ud800", "\0", "\u2028\x85 \xa0", "é\r\n", "\U0001f600"]
+    program = "import sys\nsys.stdout.buffer.write(sys.stdin.buffer.read())"
+    items = [
+        {
+            "completion": program,
+            "grader": {
+                "kind": "stdio",
+                "cases": [{"stdin": text, "stdout": text}],
+                "checker": {"source": source, "files": {"a": text}},
+            },
+        }
+        for text in texts
+    ]
+    assert [each["reward"] for each in judge(service, *items)] == [1.0] * len(texts)

@@ -87,7 +87,7 @@ def test_cases_are_made_once_for_a_task(service: Service) -> None:
     assert judge(service, {"completion": shown, "grader": other})[0]["stdout"] not in seen
 
 
-QUICK = {"cpu_seconds": 1, "wall_seconds": 1, "memory_mb": 64}
+QUICK = {"cpu_seconds": 0.5, "wall_seconds": 0.5, "memory_mb": 64}
 FAILING: list[tuple[str, str]] = [
     ("import sys\nsys.exit(3)", "exit code 3"),
     ("print(1, flush=True)\n1 / 0", "exit code 1: Traceback"),
