@@ -107,6 +107,10 @@ class Calls:
         """Build the flow of GET /environments."""
         return self._get("/environments", wire.EnvironmentList)
 
+    def verifiers(self) -> Flow[wire.VerifierList]:
+        """Build the flow of GET /verifiers."""
+        return self._get("/verifiers", wire.VerifierList)
+
     def health(self) -> Flow[wire.Health]:
         """Build the flow of GET /healthz."""
         return self._get("/healthz", wire.Health)

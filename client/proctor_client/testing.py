@@ -143,6 +143,7 @@ class FakeProctor(httpx.BaseTransport, httpx.AsyncBaseTransport):
         )
         default = wire.Environment(name="default", python=None, languages=["python"])
         self.environments = wire.EnvironmentList(environments=[default])
+        self.verifiers = wire.VerifierList(verifiers=[])
         self._journal = FakeJournal(judge or (lambda submission: "passed"), self.clock)
         self._sandboxes = FakeSandboxes(execute or (lambda *_: 0), self._journal, self.clock)
         self._roll_out = roll_out or (lambda *_: "passed")
@@ -277,6 +278,8 @@ class FakeProctor(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 return as_json(self.capacity)
             case "GET", "/environments":
                 return as_json(self.environments)
+            case "GET", "/verifiers":
+                return as_json(self.verifiers)
             case _:
                 return problem(404, "not_found", f"no {received.method} {received.path}")
 

@@ -246,6 +246,7 @@ def _machine(sources: Sources) -> tuple[Machine, Judge]:
         languages.named,
         sources.environments,
         settings.mcp_servers_by_name(),
+        sources.verifiers,
     )
     return machine, sources.judge or OwnJudge(graders)
 

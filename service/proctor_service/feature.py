@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from proctor_service.judge.submission import GraderRules
     from proctor_service.observe.metrics import Metrics
     from proctor_service.observe.observer import Observer, Observers
-    from proctor_service.rewards.machine import Machine
+    from proctor_service.rewards.machine import Machine, NamedVerifiers
     from proctor_service.rewards.routes import RewardHandler
     from proctor_service.sandbox.environments import Environments
     from proctor_service.sandbox.interface import Backend, BackendSource
@@ -59,7 +59,8 @@ class Sources:
     """Where judging happens, before the parts of the service exist.
 
     `backend`, `judge`: None: sandboxes of this machine, and the judge in this process.
-    `environments`: by name, without the default. `fleet`: this replica among its peers.
+    `environments`: by name, without the default. `fleet`: this replica among its peers. `verifiers`: by
+    name.
     `keeps_state`: files in the user's state folder are allowed, as for `proctor serve`.
     """
 
@@ -70,6 +71,7 @@ class Sources:
     backend: Backend | None = None
     judge: Judge | None = None
     keeps_state: bool = False
+    verifiers: NamedVerifiers | None = None
 
 
 @dataclass(frozen=True, slots=True)

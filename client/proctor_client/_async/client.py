@@ -193,6 +193,10 @@ class AsyncClient:
         """Return the environments available to submissions and sandboxes."""
         return await self._driver.finish(self._calls.environments())
 
+    async def verifiers(self) -> wire.VerifierList:
+        """Return the verifiers by name, with their parameters, for the grader `verifier`."""
+        return await self._driver.finish(self._calls.verifiers())
+
     async def health(self) -> wire.Health:
         """Check the service's health. Waits out a restart; `max_attempts=1` disables retries."""
         return await self._driver.finish(self._calls.health())

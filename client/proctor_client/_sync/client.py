@@ -193,6 +193,10 @@ class Client:
         """Return the environments available to submissions and sandboxes."""
         return self._driver.finish(self._calls.environments())
 
+    def verifiers(self) -> wire.VerifierList:
+        """Return the verifiers by name, with their parameters, for the grader `verifier`."""
+        return self._driver.finish(self._calls.verifiers())
+
     def health(self) -> wire.Health:
         """Check the service's health. Waits out a restart; `max_attempts=1` disables retries."""
         return self._driver.finish(self._calls.health())

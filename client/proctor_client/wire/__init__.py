@@ -119,6 +119,7 @@ from proctor_client.wire.sandboxes import (
     StopResponse,
 )
 from proctor_client.wire.service import Capacity, Fingerprint, Health, Problem, ProblemBody
+from proctor_client.wire.verifiers import Verifier, VerifierList, VerifierParam
 
 __all__ = [
     "MAX_FAILURES",
@@ -221,7 +222,10 @@ __all__ = [
     "Trajectory",
     "Usage",
     "Verdict",
+    "Verifier",
     "VerifierGrader",
+    "VerifierList",
+    "VerifierParam",
     "dump",
     "example_of",
 ]

@@ -10,6 +10,7 @@ function of it, one request at a time, and only data comes back. Lines to the se
                                    the call is one of `function_calls.py`
 `!close n`                         handle `n` is not used any more
 `["score", {…}]`, `["stopped", {…}]`, `["failed", {…}]`   the end: a score, a SubmissionError, an exception
+`["invalid", {…}]`                 the end, too: an InvalidTask
 
 In place of an answer comes `["error", verdict, message, type]`.
 """
@@ -57,6 +58,13 @@ class SubmissionError(Exception):
         self.verdict = verdict
         self.message = message
         self.type = type
+
+
+class InvalidTask(Exception):
+    """The task is wrong, whatever the completion: for a verifier to raise, such as for its `params`.
+
+    A verifier may raise a class of its own with this name.
+    """
 
 
 class Unusable(Exception):
@@ -253,6 +261,8 @@ def run_verifier(channel: Channel, job: dict[str, Any]) -> None:
         kind, said = "stopped", {"verdict": str(error.verdict), "message": _cut(error.message)}
     except BaseException as error:
         kind, said = "failed", {"message": _described(error)}
+        if type(error).__name__ == InvalidTask.__name__:
+            kind, said = "invalid", {"message": _cut(error)}
     said["signals"] = sorted(connection.signals)
     channel.send(values.dumps([kind, said]))
     script.leave(0)
@@ -262,7 +272,7 @@ def _loaded(source: str) -> Any:
     """Run the source as the module `verifier`, and return its `verify`. Raises Unusable."""
     module = types.ModuleType("verifier")
     path = os.path.join(os.getcwd(), _FILE)
-    module.__dict__.update(__file__=path, SubmissionError=SubmissionError)
+    module.__dict__.update(__file__=path, SubmissionError=SubmissionError, InvalidTask=InvalidTask)
     sys.modules["verifier"] = module
     linecache.cache[path] = (len(source), None, source.splitlines(True), path)
     try:

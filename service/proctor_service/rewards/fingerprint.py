@@ -40,11 +40,15 @@ _LONGEST_SHOWN_CHARACTERS = 120
 
 
 def fingerprint_of(
-    settings: Settings, traits: Traits, defaults: Limits, environments: Environments
+    settings: Settings,
+    traits: Traits,
+    defaults: Limits,
+    environments: Environments,
+    verifiers: Mapping[str, str],
 ) -> Fingerprint:
     """Return the fingerprint of a service with this started backend; blocks for some milliseconds.
 
-    `defaults`: limits of a submission that names none.
+    `defaults`: limits of a submission that names none. `verifiers`: digests by name.
     """
     limits = {name: str(value) for name, value in asdict(defaults).items()}
     parts: dict[str, dict[str, str]] = {
@@ -56,6 +60,7 @@ def fingerprint_of(
         },
         "limits": {**limits, "output_bytes": str(FLOOD_BYTES)},
         "environments": {name: _digest(each) for name, each in environments.items()},
+        "verifiers": dict(verifiers),
         "paths": {str(path): "shown" for path in settings.sandbox_paths},
         **{part: dict(texts) for part, texts in traits.judged_with.items()},
     }

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 from proctor_client.wire import (
     Checker,
@@ -22,6 +22,7 @@ from proctor_client.wire import (
     Interactor,
     PytestGrader,
     StdioGrader,
+    VerifierGrader,
 )
 from proctor_client.wire import Limits as WireLimits
 from proctor_client.wire.graders import GRADERS
@@ -64,12 +65,26 @@ DEEPEST_PATH = 64
 """Each folder of each file is checked and made."""
 
 
+class NamedVerifiers(Protocol):
+    """Verifiers of the service, by name."""
+
+    @property
+    def digests(self) -> Mapping[str, str]:
+        """Digest of each verifier, by name."""
+
+    def resolved(self, grader: VerifierGrader, where: str) -> VerifierGrader:
+        """Return the grader with the source and all parameters, in place of the name.
+
+        Raises InvalidRequest for an unknown or unavailable verifier and for wrong parameters.
+        """
+
+
 @dataclass(frozen=True)  # without slots, for the cached property
 class Machine:
     """The server's settings, backend and registries: the same for every request.
 
     `texts`: the rules of texts in a language, by its name. `named`: returns a language
-    with the class names of a source.
+    with the class names of a source. `verifiers`: None: there are none.
     """
 
     settings: Settings
@@ -79,12 +94,14 @@ class Machine:
     named: Callable[[Language, str], Language]
     environments: Environments = field(default_factory=lambda: NO_ENVIRONMENTS)
     mcp_servers: Mapping[str, McpServer] = field(default_factory=lambda: NO_SERVERS)
+    verifiers: NamedVerifiers | None = None
 
     @cached_property
     def fingerprint(self) -> Fingerprint:
         """Fingerprint of this replica; read first after the backend's start, constant then."""
         traits, defaults = self.backend.traits, self.limits(None, "limits")
-        return fingerprint_of(self.settings, traits, defaults, self.environments)
+        verifiers = {} if self.verifiers is None else self.verifiers.digests
+        return fingerprint_of(self.settings, traits, defaults, self.environments, verifiers)
 
     @cached_property
     def _own_languages(self) -> frozenset[str]:
@@ -201,6 +218,17 @@ class Machine:
             network=network,
             **totals,
         )
+
+    def resolved(self, grader: Grader, where: str) -> Grader:
+        """Return the grader with the source of its verifier by name, if it has one.
+
+        Raises InvalidRequest.
+        """
+        if not isinstance(grader, VerifierGrader) or grader.name is None:
+            return grader
+        if self.verifiers is None:
+            raise InvalidRequest(f"{where}.name: this service has no verifiers by name")
+        return self.verifiers.resolved(grader, where)
 
     def check_grader(self, grader: Grader, where: str) -> None:
         """Check the files, arguments and programs of a grader. Raises InvalidRequest."""

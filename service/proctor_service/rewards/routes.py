@@ -283,6 +283,7 @@ class Translation:
     portable: bool = True
     _limits: dict[tuple[int, str], Limits] = field(default_factory=dict)
     _checked_graders: set[int] = field(default_factory=set)
+    _graders: dict[int, Grader] = field(default_factory=dict)
     _digests: dict[int, bytes] = field(default_factory=dict)
     _prompts: dict[int, str] = field(default_factory=dict)
     _added: int = 0
@@ -311,8 +312,10 @@ class Translation:
                 f"{where}.grader: {grader.kind} judges the files of a sandbox: /rollout, or "
                 "/sandboxes/{id}/grade"
             )
+        at = f"{where}.grader" if body.grader else "grader"
+        grader = self._resolved(grader, at)
         if isinstance(grader, PytestGrader | CommandGrader | StdioGrader | VerifierGrader):
-            self._check_grader(grader, f"{where}.grader" if body.grader else "grader")
+            self._check_grader(grader, at)
         environment = DEFAULT
         if body.environment is not None:
             environment = self.machine.environment(body.environment, f"{where}.environment")
@@ -376,6 +379,15 @@ class Translation:
         table = settings.languages.get(language)
         dialect = None if table is None else table.dialect
         check_compiler(compiler, dialect, f"{where}compiler")
+
+    def _resolved(self, grader: Grader, where: str) -> Grader:
+        """Return the grader with the source of its verifier by name. Raises InvalidRequest."""
+        if not isinstance(grader, VerifierGrader) or grader.name is None:
+            return grader
+        found = self._graders.get(id(grader))
+        if found is None:
+            found = self._graders[id(grader)] = self.machine.resolved(grader, where)
+        return found
 
     def _check_grader(self, grader: Grader, where: str) -> None:
         if id(grader) not in self._checked_graders:

@@ -168,6 +168,8 @@ class SandboxHandler:
         begun = time.monotonic()
         with session.using():
             grading = await parse_body(wire.GradeRequest, await self._body(request))
+            grader = self._machine.resolved(grading.grader, "grader")
+            grading = grading.model_copy(update={"grader": grader})
             limits = self._gradings.check(grading, session)
             work = self._gradings.grade(session, grading, limits, begun)
             line = await while_connected(work, request.receive)

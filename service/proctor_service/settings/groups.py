@@ -158,6 +158,9 @@ class Programs(Group):
     """TOML file of environments, as in docs/environments.md; `proctor env build` builds them."""
     environments_folder: Path | None = None
     """Where built environments are; default: `environments` in the user's state folder."""
+    verifiers: Path | None = None
+    """Folder of verifiers, a TOML file for each, as in docs/named-verifiers.md; they stand beside the ready
+    ones, and replace those of the same name."""
     compat_environments: dict[str, str] = {}
     """Environment of requests to /compat, by the beginning of the path; JSON."""
 

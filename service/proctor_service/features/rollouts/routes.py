@@ -99,7 +99,8 @@ class Planning:
         """Return the trajectories of one task. Raises InvalidRequest, naming the field."""
         where = f"tasks.{number}"
         check_files(wire_task.files, f"{where}.files")
-        self._machine.check_grader(wire_task.grader, f"{where}.grader")
+        grader = self._machine.resolved(wire_task.grader, f"{where}.grader")
+        self._machine.check_grader(grader, f"{where}.grader")
         if wire_task.compiler is not None:
             refuse_compiler(f"{where}.compiler")
         environment = self._environment
@@ -107,16 +108,14 @@ class Planning:
             environment = self._machine.environment(wire_task.environment, f"{where}.environment")
         agent = self._request.agent
         keeps_files = isinstance(agent, ToolsAgent) and "submit_solution" not in agent.tools
-        self._machine.check_place(
-            wire_task.grader, environment, f"{where}.grader", keeps_files=keeps_files
-        )
+        self._machine.check_place(grader, environment, f"{where}.grader", keeps_files=keeps_files)
         task = TrajectoryTask(
             id=wire_task.id,
             messages=self._messages(wire_task, where),
-            grader=wire_task.grader,
+            grader=grader,
             files=wire_task.files,
-            test_count=test_count(wire_task.grader),
-            around=Around.of(wire_task.grader, wire_task),
+            test_count=test_count(grader),
+            around=Around.of(grader, wire_task),
         )
         count = self._request.trajectories_per_task
         return [

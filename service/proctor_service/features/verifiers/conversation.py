@@ -118,7 +118,7 @@ class Conversation:
         self._sandbox.send(dumps(["error", *error_of(failed)]))
 
     async def _last(self, line: bytes) -> VerifierResult:
-        """Return the result that the verifier's last line says."""
+        """Return the result that the verifier's last line says. Raises InvalidTask."""
         try:
             kind, said = await _parsed(line)
             signals = frozenset(self._signals | (_SIGNALS & set(said.get("signals", ()))))
@@ -128,6 +128,8 @@ class Conversation:
                 verdict = cast("Verdict", said["verdict"])
                 return VerifierResult(0.0, verdict, str(said["message"]), signals=signals)
             trouble = str(said["message"])
+            if kind == "invalid":
+                raise InvalidTask(f"verifier: {trouble}")
         except (Malformed, ValueError, TypeError, KeyError, AttributeError) as error:
             signals, trouble = frozenset(self._signals), f"no result: {type(error).__name__}"
         return VerifierResult(0.0, signals=signals, trouble=trouble)

@@ -15,7 +15,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Protocol
 
 from proctor_client.wire import VerifierGrader
 from proctor_service.errors import DeadlinePassed, InvalidTask
@@ -52,19 +51,11 @@ _OWN_PART = 0.5  # of the time up to the deadline, from which on the submission 
 _TOO_SLOW = "time limit: its runs and calls took most of the time up to the deadline"
 
 
-class NamedVerifiers(Protocol):
-    """Verifiers of the service, by name."""
-
-    def resolved(self, grader: VerifierGrader) -> VerifierGrader:
-        """Return the grader with the source that its name stands for. Raises InvalidTask."""
-
-
 class Verifiers:
-    """Judge of `verifier`. `named`: what names stand for; None without named verifiers."""
+    """Judge of `verifier`, by its source: a request's name has become one, see `named_verifiers.py`."""
 
-    def __init__(self, programs: AuthorPrograms, named: NamedVerifiers | None = None) -> None:
+    def __init__(self, programs: AuthorPrograms) -> None:
         self._programs = programs
-        self._named = named
         self._references: StoredResults[str | None] = StoredResults(
             _MOST_REFERENCES, _MOST_REFERENCES_BYTES, lambda text: _ENTRY_BYTES + len(text or "")
         )
@@ -78,9 +69,7 @@ class Verifiers:
     ) -> Judgement:
         """Have the verifier judge a completion. Raises InvalidTask."""
         if grader.name is not None:
-            if self._named is None:
-                raise InvalidTask(f"verifier: there is no {grader.name[:100]!r} here")
-            grader = self._named.resolved(grader)
+            raise InvalidTask(f"verifier: there is no {grader.name[:100]!r} here")
         if submission.reference is not None:
             await self._check_reference(submission, submission.reference, grader, backend)
         result, subject = await self._judged(submission, grader, backend)
