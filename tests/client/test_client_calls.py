@@ -191,6 +191,15 @@ def test_environments(client: Any) -> None:
     assert [each.name for each in client.environments().environments] == ["default"]
 
 
+def test_verifiers(kind: Kind) -> None:
+    proctor = FakeProctor()
+    words = wire.Verifier(name="words", description="Share of the words.")
+    proctor.verifiers = wire.VerifierList(verifiers=[words])
+    with a_client(kind, proctor) as client:
+        assert client.verifiers() == proctor.verifiers
+    assert proctor.requests[-1].path == "/verifiers"
+
+
 def test_a_result_names_the_environment_that_was_asked_for() -> None:
     items = [{"completion": "x"}, {"completion": "y", "environment": "bare"}]
     with FakeProctor().client() as client:

@@ -25,6 +25,7 @@ PAGES = (
     "docs/adapters.md",
     "docs/compat.md",
     "docs/environments.md",
+    "docs/named-verifiers.md",
     "docs/harbor.md",
     "trainers/README.md",
 )

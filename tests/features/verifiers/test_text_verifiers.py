@@ -10,7 +10,7 @@ import pytest
 from proctor_service.features.verifiers.shipped import exact, json_schema, regex
 
 # completion, answer, further parameters, score
-EXACT = (
+EXACT: tuple[tuple[str, Any, dict[str, Any], float], ...] = (
     ("yes", "yes", {}, 1.0),
     (" yes\n", "yes", {}, 1.0),
     ("yes", " yes ", {}, 1.0),
@@ -33,7 +33,7 @@ EXACT = (
     ("yes\0", "yes", {}, 0.0),
     ("\u200byes", "yes", {}, 0.0),
 )
-REGEX = (
+REGEX: tuple[tuple[str, str, dict[str, Any], float], ...] = (
     ("2024-01-31", r"\d{4}-\d\d-\d\d", {}, 1.0),
     (" 2024-01-31\n", r"\d{4}-\d\d-\d\d", {}, 1.0),
     ("on 2024-01-31", r"\d{4}-\d\d-\d\d", {}, 0.0),
@@ -56,7 +56,7 @@ POINT = {
     "additionalProperties": False,
 }
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
-JSON = (
+JSON: tuple[tuple[str, Any, float], ...] = (
     ('{"x": 1}', POINT, 1.0),
     ('```json\n{"x": 1}\n```', POINT, 1.0),
     ('Here:\n```\n{"x": 1}\n```\nDone.', POINT, 1.0),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,11 @@ import pytest
 from proctor_client.wire import Limits, VerifierGrader
 from proctor_service.errors import InvalidRequest, StartError
 from proctor_service.features.verifiers.named_verifiers import SHIPPED, named_verifiers
+from proctor_service.settings.environments import read_environments
 from proctor_service.settings.verifiers import read_verifiers
+
+ROOT = Path(__file__).resolve().parents[3]
+DOCUMENT = ROOT / "docs" / "named-verifiers.md"
 
 SOURCE = "def verify(completion):\n    return 1.0\n"
 TOML = f"description = 'x'\nsource = '''{SOURCE}'''\n"
@@ -141,3 +146,43 @@ def test_a_name_becomes_a_source_with_all_parameters() -> None:
     assert found.environment == "mine"
     assert found.verifier_limits == Limits(cpu_seconds=1, memory_mb=1024)
     VerifierGrader.model_validate(found.model_dump())
+
+
+def blocks(language: str) -> list[str]:
+    """Blocks of the document."""
+    return re.findall(
+        rf"^```{language}\n(.*?)^```$", DOCUMENT.read_text(), re.DOTALL | re.MULTILINE
+    )
+
+
+def test_the_environments_of_the_document_have_the_tested_packages(tmp_path: Path) -> None:
+    file = tmp_path / "environments.toml"
+    file.write_text(blocks("toml")[0])
+    found = read_environments(file)
+    pins = (ROOT / "constraints.txt").read_text().splitlines()
+    assert [pin for each in found.values() for pin in each.requirements if pin not in pins] == []
+    assert named_verifiers(None, found).by_name.keys() == named_verifiers(None, []).by_name.keys()
+    assert not any(
+        map(named_verifiers(None, found).missing, named_verifiers(None, []).by_name.values())
+    )
+
+
+def test_the_verifier_of_the_document_is_read(tmp_path: Path) -> None:
+    (tmp_path / "words.toml").write_text(blocks("toml")[2])
+    (tmp_path / "words.py").write_text(blocks("python")[0])
+    named = named_verifiers(tmp_path, [])
+    found = named.resolved(grader("words"), "grader")
+    assert found.params == {"count": 4}
+    space: dict[str, Any] = {}
+    exec(found.source, space)
+    assert space["verify"]("a b", found.params) == 0.5
+
+
+def test_the_document_lists_the_ready_verifiers() -> None:
+    text = DOCUMENT.read_text()
+    for name, verifier in read_verifiers(SHIPPED).items():
+        [row] = re.findall(rf"^\| `{name}` \| `([a-z_]+)` \|.*\| (.*) \|$", text, re.MULTILINE)
+        assert row[0] == (verifier.environment or "default")
+        named = set(re.findall(r"`([a-z_]+)`", row[1]))
+        choices = {str(each) for param in verifier.params.values() for each in param.choices}
+        assert named - choices == set(verifier.params)
