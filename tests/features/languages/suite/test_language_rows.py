@@ -28,14 +28,14 @@ HIDDEN = {"kind": "stdio", "cases": [{"stdout": "hidden"}]}
 EXEC = {"kind": "exec"}
 PROSE = "The answer is 42"
 KINDS: Mapping[str, tuple[Mapping[str, Any], float, str]] = {
-    "adds": (SUM, 8, "passed"),
-    "fails": (EXEC, 8, "runtime_error"),
-    "broken": (EXEC, 8, ""),
-    "prose": (EXEC, 8, ""),
+    "adds": (SUM, 20, "passed"),
+    "fails": (EXEC, 20, "runtime_error"),
+    "broken": (EXEC, 20, ""),
+    "prose": (EXEC, 20, ""),
     "spins": (EXEC, 1, "timeout"),
-    "hoards": (EXEC, 8, "memory_limit"),
-    "peeks": (HIDDEN, 8, "passed"),
-    "swarms": (EXEC, 8, "runtime_error"),
+    "hoards": (EXEC, 20, "memory_limit"),
+    "peeks": (HIDDEN, 20, "passed"),
+    "swarms": (EXEC, 20, "runtime_error"),
 }
 """Grader, limit of CPU time in seconds, and verdict of each kind of program."""
 Results = Mapping[tuple[str, str], Mapping[str, Any]]
@@ -58,7 +58,7 @@ def results(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Itera
             {"completion": f"So:\n```{name}\n{text.strip()}\n```\n", "language": name}
             for name, text in sources.items()
         ]
-        limits = {"cpu_seconds": cpu_seconds, "wall_seconds": 10}
+        limits = {"cpu_seconds": cpu_seconds, "wall_seconds": 20}
         judged = judge(service, *items, grader=grader, limits=limits, extract="auto")
         found.update({(name, kind): each for name, each in zip(sources, judged, strict=True)})
     yield found
