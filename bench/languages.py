@@ -1,13 +1,13 @@
-"""Cost of a hello-world in each language, beside the same compiler and run without a sandbox.
+"""Cost of a hello-world in each language, beside its bare compiler and run without a sandbox.
 
     PYTHONPATH=client:service python bench/languages.py [--rounds 9] [--only NAME ...] [--allow-degraded]
 
-Starts a service, and posts a program with a single `stdio` case at a time. In turn, the same
-commands run as plain subprocesses in a new directory, with the sandboxes' PATH and a lasting HOME:
-`bare` (with warm caches of the compiler, and without prepared files, which the service has made
-before). TypeScript is also measured against its compiler `tsc`, which the service's command replaces.
-`ratio` is the medians' ratio, `aim` its upper bound. `floor` is the service's time for an empty `bash`
-program: a language whose bare run takes less cannot come near.
+Starts a service, and posts a program with a single `stdio` case at a time. In turn run as plain
+subprocesses, in a new directory, with the sandboxes' PATH and a lasting HOME (with warm caches of the
+compiler), and without the prepared files, which the service has: `bare`, the commands that a user
+would type (`BARE`; of other languages the service's own), and `same`, the service's own commands.
+`ratio` is that of the medians of service and `bare`, `aim` its upper bound. `floor` is the service's time
+for an empty `bash` program: a language whose bare run takes less cannot come near.
 """
 
 from __future__ import annotations
@@ -34,7 +34,19 @@ from proctor_service.version import version as service_version
 
 AIM = 1.3
 AIMS = {"cpp": 0.6, "java": 0.7, "kotlin": 0.7, "scala": 0.5, "typescript": 0.4}
-TSC = ("tsc", "--target", "es2020", "--module", "commonjs", "--esModuleInterop", "solution.ts")
+BARE: Mapping[str, Sequence[Sequence[str]]] = {
+    "cpp": (("g++", "-O2", "-std=gnu++17", "solution.cpp", "-o", "solution"), ("./solution",)),
+    "java": (("javac", "Main.java"), ("java", "Main")),
+    "kotlin": (
+        ("kotlinc", "solution.kt", "-include-runtime", "-d", "solution.jar"),
+        ("java", "-jar", "solution.jar"),
+    ),
+    "scala": (("scalac", "solution.scala"), ("scala", "Main")),
+    "typescript": (
+        ("tsc", "--target", "es2020", "--module", "commonjs", "solution.ts"),
+        ("node", "solution.js"),
+    ),
+}
 MEMORY_MB = 512
 LIMITS = {"cpu_seconds": 60, "wall_seconds": 60}
 HELLO = {
@@ -96,9 +108,8 @@ def main() -> None:
         f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores, Linux {platform.release()}, "
         f"Proctor {service_version()}, {asked.rounds} rounds\n"
     )
-    print(
-        "| language | service, ms | bare, ms | ratio | aim | version |\n|---|---|---|---|---|---|"
-    )
+    print("| language | service, ms | bare, ms | ratio | aim | same, ms | version |")
+    print("|---|---|---|---|---|---|---|")
     above = []
     with (
         tempfile.TemporaryDirectory() as home,
@@ -106,18 +117,15 @@ def main() -> None:
     ):
         connection = Connection(running)
         floor = statistics.median(_judged(connection, "bash", ":") for _ in range(20))
-        rows = [(name, name, here[name]) for name in names]
-        if "typescript" in names:
-            by_tsc = here["typescript"].model_copy(update={"compile": TSC})
-            rows.append(("typescript, tsc", "typescript", by_tsc))
-        for shown, name, bare in rows:
-            ours, theirs = measure(connection, name, bare, asked.rounds, home)
-            ratio, aim = ours / theirs, AIMS.get(name, AIM)
-            version = _version(VERSIONS.get(name, ()))
-            times = f"{1000 * ours:.0f} | {1000 * theirs:.0f} | {ratio:.2f} | {aim}"
-            print(f"| {shown} | {times} | {version} |", flush=True)
+        for name in names:
+            ours, bare, same = measure(connection, name, here[name], asked.rounds, home)
+            ratio, aim = ours / bare, AIMS.get(name, AIM)
+            times = (
+                f"{1000 * ours:.0f} | {1000 * bare:.0f} | {ratio:.2f} | {aim} | {1000 * same:.0f}"
+            )
+            print(f"| {name} | {times} | {_version(VERSIONS.get(name, ()))} |", flush=True)
             if ratio > aim:
-                above.append(shown)
+                above.append(name)
         connection.close()
     print(f"\nfloor: {1000 * floor:.1f} ms")
     print(f"above their aim: {', '.join(above) or 'none'}")
@@ -125,19 +133,25 @@ def main() -> None:
 
 def measure(
     connection: Connection, name: str, language: Language, rounds: int, home: str
-) -> tuple[float, float]:
-    """Return the median seconds of the service and of plain subprocesses, in turn.
+) -> tuple[float, float, float]:
+    """Return the median seconds of the service, of bare and of the same commands, in turn.
 
     Raises measuring.WrongReward, and CalledProcessError where a plain program fails.
     """
-    ours, theirs = [], []
+    times = []
     for number in range(rounds + 1):
         source = f"{HELLO[name]}\n{COMMENTS.get(name, '//')} {number}\n"  # no cache has its result
-        taken = (_judged(connection, name, source), _bare(language, source, home))
+        known = named(language, source).within(MEMORY_MB)
+        same = [command for command in (known.compile, known.run) if command]
+        taken = (
+            _judged(connection, name, source),
+            _plain(BARE.get(name, same), known.source, source, home),
+            _plain(same, known.source, source, home),
+        )
         if number:  # the first fills caches
-            ours.append(taken[0])
-            theirs.append(taken[1])
-    return statistics.median(ours), statistics.median(theirs)
+            times.append(taken)
+    ours, bare, others = (statistics.median(each) for each in zip(*times, strict=True))
+    return ours, bare, others
 
 
 def _judged(connection: Connection, name: str, source: str) -> float:
@@ -151,17 +165,13 @@ def _judged(connection: Connection, name: str, source: str) -> float:
     return taken
 
 
-def _bare(language: Language, source: str, home: str) -> float:
-    language = named(language, source).within(MEMORY_MB)
+def _plain(commands: Sequence[Sequence[str]], file: str, source: str, home: str) -> float:
     environment = {"PATH": SANDBOX_PATH, "HOME": home, "LANG": "C.UTF-8"}
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, language.source).write_text(source)
+        Path(folder, file).write_text(source)
         begun = time.perf_counter()
-        for command in (language.compile, language.run):
-            if command:
-                subprocess.run(
-                    command, cwd=folder, env=environment, check=True, capture_output=True
-                )
+        for command in commands:
+            subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)
         return time.perf_counter() - begun
 
 

@@ -14,6 +14,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -35,8 +36,10 @@ _TRAINING = files(__package__) / "training"
 _HEADERS = ("bits/stdc++.h", "iostream")
 _HEADER_WORD = re.compile(r"-(?:std=[\w+]+|O\w*|g|pthread)")  # "-std=gnu++20", "-O2"
 _MACRO_WORD = re.compile(r"-[DU]\w+")  # "-DONLINE_JUDGE"
+_CLASS = re.compile(r"kotlin/.+\.class")  # "kotlin/collections/ArraysKt.class"
 _MEMORY_MB = 512
 _NO_WARNINGS = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:class+path=off")
+_PRELOADER = ("org.jetbrains.kotlin.preloading.Preloader",)
 _COMPILER_HEAP = "-Xms256m"
 """At once as large as a small program needs: a heap that grows is collected on its way."""
 _SECONDS = 300.0
@@ -119,7 +122,7 @@ def _make_cpp(words: tuple[str, ...], folder: Path, place: str) -> None:
 
 def _java() -> Recipe | None:
     jdk = _jdk()
-    return jdk and Recipe("java", jdk, _make_java)
+    return None if jdk is None else Recipe("java", jdk, _make_java)
 
 
 def _make_java(folder: Path, place: str) -> None:
@@ -132,7 +135,9 @@ def _make_java(folder: Path, place: str) -> None:
 
 def _kotlin() -> Recipe | None:
     jdk, home = _jdk(), _home("kotlinc", "lib/kotlin-compiler.jar")
-    return jdk and home and Recipe("kotlin", (*jdk, *_jars(home)), partial(_make_kotlin, home))
+    if jdk is None or home is None:
+        return None
+    return Recipe("kotlin", (*jdk, *_jars(home)), partial(_make_kotlin, home))
 
 
 def _make_kotlin(home: Path, folder: Path, place: str) -> None:
@@ -142,11 +147,14 @@ def _make_kotlin(home: Path, folder: Path, place: str) -> None:
     jars += [home / "lib/annotations-13.0.jar", home / "lib/trove4j.jar"]
     path = ":".join(str(jar) for jar in jars if jar.exists())
     main = ("org.jetbrains.kotlin.cli.jvm.K2JVMCompiler", "-kotlin-home", str(home))
-    library = str(home / "lib/kotlin-stdlib.jar")
+    arguments = ("-nowarn", "solution.kt", "-d", "solution.jar")
     with _training("solution.kt") as work:
         argv = _jvm_words(LANGUAGES["kotlin"].compile)
+        as_script = ("-cp", str(home / "lib/kotlin-preloader.jar"), *_PRELOADER)
+        compiler = ("-cp", str(home / "lib/kotlin-compiler.jar"), main[0])
+        _run(("java", *argv, *as_script, *compiler, *arguments, "-include-runtime"), work)
+        library = ":".join(map(str, _in_runtime(home, work / "solution.jar")))
         dump = f"-XX:ArchiveClassesAtExit={folder}/kotlinc.jsa"
-        arguments = ("-nowarn", "solution.kt", "-d", "solution.jar")
         _run(("java", *argv, dump, "-cp", path, *main, *arguments), work)
         _dump_library(folder, work, library, "solution.jar", "SolutionKt")
     using = _using(f"{place}/kotlinc.jsa")
@@ -154,9 +162,28 @@ def _make_kotlin(home: Path, folder: Path, place: str) -> None:
     _script(folder / "run", _run_script(_using(f"{place}/library.jsa"), library))
 
 
+def _in_runtime(home: Path, program: Path) -> list[Path]:
+    """Return Kotlin's libraries whose classes this compiler puts into a program. Raises NotMade."""
+    with zipfile.ZipFile(program) as jar:
+        made = set(jar.namelist())
+    found = []
+    for library in ("stdlib", "stdlib-jdk7", "stdlib-jdk8", "reflect"):
+        path = home / f"lib/kotlin-{library}.jar"
+        if path.exists():
+            with zipfile.ZipFile(path) as jar:
+                classes = {each for each in jar.namelist() if _CLASS.fullmatch(each)}
+            if classes <= made:
+                found.append(path)
+    if not found:
+        raise NotMade("kotlinc -include-runtime leaves out Kotlin's library")
+    return found
+
+
 def _scala() -> Recipe | None:
     jdk, home = _jdk(), _home("scalac", "lib/scala-compiler.jar")
-    return jdk and home and Recipe("scala", (*jdk, *_jars(home)), partial(_make_scala, home))
+    if jdk is None or home is None:
+        return None
+    return Recipe("scala", (*jdk, *_jars(home)), partial(_make_scala, home))
 
 
 def _make_scala(home: Path, folder: Path, place: str) -> None:
@@ -204,7 +231,7 @@ def _make_typescript(library: Path, folder: Path, place: str) -> None:
 
 def _go() -> Recipe | None:
     go = _program("go")
-    return go and Recipe("go", (go,), _make_go)
+    return None if go is None else Recipe("go", (go,), _make_go)
 
 
 def _make_go(folder: Path, place: str) -> None:
@@ -324,18 +351,25 @@ def _run(command: Sequence[str], work: Path | None = None) -> None:
     with tempfile.TemporaryDirectory() as home:
         variables = {"PATH": SANDBOX_PATH, "HOME": home, "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
         try:
-            done = subprocess.run(
+            process = subprocess.Popen(
                 command,
                 cwd=work or home,
                 env=variables,
                 stdin=subprocess.DEVNULL,
-                capture_output=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
                 text=True,
-                check=False,
-                timeout=_SECONDS,
             )
-        except (OSError, subprocess.TimeoutExpired) as error:
+        except OSError as error:
             raise NotMade(f"{command[0]}: {error}") from None
-    if done.returncode:
-        text = (done.stderr or done.stdout).strip()[-1000:]
-        raise NotMade(f"{command[0]} ended with {done.returncode}: {text}")
+        try:
+            output, _ = process.communicate(timeout=_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise NotMade(f"{command[0]} took more than {_SECONDS:.0f} s") from None
+        finally:
+            if process.returncode is None:
+                process.kill()
+                process.communicate()
+    if process.returncode:
+        text = output.strip()[-1000:]
+        raise NotMade(f"{command[0]} ended with {process.returncode}: {text}")
