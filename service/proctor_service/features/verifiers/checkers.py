@@ -58,11 +58,11 @@ class CheckResult:
 
 def result_of(program: Checker | Interactor, finished: Finished) -> CheckResult:
     """Return what a finished checker or interactor says, by its convention."""
-    result = _said(program, finished)
+    result = _verdict_of(program, finished)
     return result if result.score == 1 else replace(result, lost_seconds=finished.lost_seconds)
 
 
-def _said(program: Checker | Interactor, finished: Finished) -> CheckResult:
+def _verdict_of(program: Checker | Interactor, finished: Finished) -> CheckResult:
     if program.convention == "open_r1":
         return _printed_score(finished)
     code = finished.exit_code

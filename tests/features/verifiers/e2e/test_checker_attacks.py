@@ -81,7 +81,7 @@ def test_no_program_finds_the_answer_or_the_checker(service: Service) -> None:
     for number, each in enumerate(tries):
         convention = list(FINDS)[number % 3]
         used = compiled if each.get("language") == "c" else checker(convention, secret)
-        case = {"stdin": "1", "stdout": answer}
+        case: dict[str, Any] = {"stdin": "1", "stdout": answer}
         if "output_file" in each:
             case["output_file"] = each["output_file"]
         source = each["source"] if "language" in each else SHOW + each["source"]
@@ -90,7 +90,7 @@ def test_no_program_finds_the_answer_or_the_checker(service: Service) -> None:
             f"open({path!r}, 'w').write({answer!r})\n"
             for path in ("/tmp/answer", "case/answer", "out.txt")
         )
-        honest = {"completion": f"{writes}print({answer!r})"}
+        honest: dict[str, Any] = {"completion": f"{writes}print({answer!r})"}
         grader = {"kind": "stdio", "cases": [case], "checker": used}
         items += [{**part, "grader": grader} for part in (honest, attack)]
     results = judge(service, *items, limits=LIMITS, deadline_seconds=300)

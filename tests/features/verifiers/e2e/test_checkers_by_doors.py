@@ -7,7 +7,7 @@ from typing import Any
 from harness import Service
 from policy_server import policy_server, says
 
-from proctor_client import Client
+from proctor_client import Client, wire
 
 DIVISOR = {
     "convention": "icpc",
@@ -22,7 +22,7 @@ HALF = {
 CASES = [{"stdin": "12\n", "stdout": "3"}, {"stdin": "35\n", "stdout": "5"}]
 NUMBERS = {"generator": {"source": "import sys\nprint(sys.argv[1])"}, "seeds": [1, 2, 3, 4]}
 SUBTASKS = [{"points": 20, "cases": [0, 1]}, {"points": 80, "cases": [2, 3], "requires": [0]}]
-TASKS: list[tuple[str, dict[str, Any]]] = [
+TASKS: list[tuple[wire.Scoring, dict[str, Any]]] = [
     ("fraction", {"kind": "stdio", "cases": CASES, "checker": DIVISOR}),
     ("points", {"kind": "stdio", "cases": NUMBERS, "checker": HALF, "subtasks": SUBTASKS}),
     (
@@ -60,7 +60,9 @@ def test_each_door_judges_the_same(service: Service) -> None:
             assert by_rollout(proctor, grader, scoring) == wanted
 
 
-def by_rollout(proctor: Client, grader: dict[str, Any], scoring: Any) -> list[float | None]:
+def by_rollout(
+    proctor: Client, grader: dict[str, Any], scoring: wire.Scoring
+) -> list[float | None]:
     """The rewards of a policy that writes the program of its prompt."""
     with policy_server(
         lambda asked: says(f"```python\n{PROGRAMS[int(asked.messages[-1]['content'])]}\n```")

@@ -161,7 +161,7 @@ def test_an_output_reaches_the_checker_byte_by_byte(service: Service) -> None:
 def test_an_output_without_bound_is_no_error(service: Service) -> None:
     """Neither what a checker reads nor the room in its sandbox turns an output into an error."""
     small = {"source": "0", "limits": {"disk_mb": 1, "memory_mb": 12}}
-    items = [
+    items: list[dict[str, Any]] = [
         {"completion": program, "grader": grader(checker, stdout)}
         for checker in (small, {"source": "0"})
         for stdout in ("1", None)
