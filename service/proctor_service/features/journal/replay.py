@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from proctor_client.wire import long_integers
+from proctor_client.wire.graders import GRADERS
 
 REPLAY_JOB = "replay"
 """Job of all replays: they take turns with the tenant's training, and count in no job's figures."""
@@ -24,6 +25,11 @@ def why_not(row: Mapping[str, Any]) -> str | None:
         return "the completion had no code"
     if None in (row["source"], row["grader_json"], row["files_json"], conditions):
         return "its texts are not in the journal any more"
+    if _judges_completion(row):
+        if row["completion_text"] is None:
+            return "its completion is not in the journal any more"
+        if row["source_begin"] is None:
+            return "the code around that of its completion is not recorded"
     return None
 
 
@@ -33,12 +39,17 @@ def submission_of(row: Mapping[str, Any]) -> dict[str, Any]:
     A record from before a version lacks the later conditions.
     """
     conditions = row["conditions"]
-    return {
+    submission = {
         "completion": row["source"],
         "grader": row["grader"],
         **{name: conditions[name] for name in _CONDITIONS if name in conditions},
         "files": row["files"],
     }
+    if _judges_completion(row):
+        submission |= {"completion": row["completion_text"], "prompt": row["prompt"]}
+        if conditions.get("extract") is not None:
+            submission["extract"] = conditions["extract"]
+    return submission
 
 
 def request_json(row: Mapping[str, Any]) -> bytes:
@@ -48,3 +59,9 @@ def request_json(row: Mapping[str, Any]) -> bytes:
         "extract": "none", "job": REPLAY_JOB, "cache": False, "submissions": submissions,
     }  # fmt: skip
     return long_integers.dumps(request).encode()
+
+
+def _judges_completion(row: Mapping[str, Any]) -> bool:
+    """Tell whether the grader sees the whole completion, and not only its code."""
+    grader = GRADERS.get(row["grader_kind"])
+    return grader is not None and grader.judges == "completion"

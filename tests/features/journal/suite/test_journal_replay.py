@@ -15,6 +15,11 @@ from proctor_service.settings import Settings
 
 ASSERTS = {"kind": "asserts", "tests": ["assert double(2) == 4", "assert double(0) == 0"]}
 CASES = [{"args": [2], "expected": 4}, {"args": [0], "expected": 0}]
+SEES_ALL = """
+def verify(completion, submission, prompt):
+    is_whole = completion.startswith("```") and prompt == "Double it."
+    return float(is_whole and submission.run("2").stdout == "4\\n")
+"""
 GRADERS: list[dict[str, Any]] = [
     ASSERTS,
     {"kind": "calls", "entry_point": "double", "cases": CASES, "tolerance": 1e-9},
@@ -27,6 +32,8 @@ GRADERS: list[dict[str, Any]] = [
             "test_it.py": "from solution import double\ndef test_it(): assert double(2) == 4\n"
         },
     },
+    {"kind": "verifier", "name": "regex", "params": {"pattern": "```python(?s:.*return 2.*)```"}},
+    {"kind": "verifier", "source": SEES_ALL},
 ]
 SOURCES = [
     "def double(n): return 2 * n",
@@ -60,7 +67,9 @@ def replay(client: httpx.Client, id_: str) -> httpx.Response:
     return client.post(f"/evaluations/{id_}/replay")
 
 
-@pytest.mark.parametrize("grader", GRADERS, ids=lambda grader: str(grader["kind"]))
+@pytest.mark.parametrize(
+    "grader", GRADERS, ids=lambda grader: str(grader.get("name", grader["kind"]))
+)
 def test_every_grader_says_the_same_again(
     service: Service, client: httpx.Client, grader: dict[str, Any]
 ) -> None:
@@ -68,6 +77,7 @@ def test_every_grader_says_the_same_again(
         {"completion": f"```python\n{each}\n```", "files": {"data.txt": "7\n"}} for each in SOURCES
     ]
     body = {"submissions": submissions, "grader": grader, "scoring": "fraction"}
+    body["prompt"] = "Double it."
     results = client.post("/reward", json=body).json()["results"]
     written(service)
     for result in results:
