@@ -4,19 +4,22 @@ A job with `interactive` runs its program in a child. This process relays betwee
 in pieces of at most 64 KB, as JSON lines:
 
     ["in", base64]           to the program's standard input; the end of the channel is the end of its input
+    ["end"]                  the end of its input alone
     ["credit", bytes]        the program may print so much more; without credit nothing is read from its pipe
     ["again"]                look again whether the program waits
     ["alone"]                its peer waits, too: from now on its wait is its own
     ["out", taken, base64]   from its standard output; `taken`: bytes of input that it has been given
-    ["waits", taken, sure]   it waits for input or credit. `sure`: nothing in the sandbox can end the wait
+    ["waits", taken, sure]   it waits for input. `sure`: nothing in the sandbox can end the wait
+    ["blocked", taken]       it waits for credit
     ["busy", taken]          it does not, although it has spoken
     ["took", taken]          it has been given so much
     ["read", bytes]          it has ended, and had read so much of its input
     ["closed"]               it has closed its standard output
     ["report", base64]       lines of the program's interpreter, as on the channel of other jobs
 
-A line `out`, `waits` or `busy` ends the program's turn (`time_limits.TurnClock`), so that the wait for a peer
-is no idle time. Lines with `!` in front do not. A program that prints twice without new input keeps its turn.
+A line `out`, `waits`, `blocked`, `busy` or `took` ends the program's turn (`time_limits.TurnClock`), so that
+the wait for a peer is no idle time. Lines with `!` in front do not. A program that prints twice without new
+input keeps its turn; one that has new input twice without printing is taken for waiting, until a look at it.
 
 The program cannot reach the channel: its copies are closed, and no process of its user may look into this
 one. It can kill this process, and so its own sandbox.
@@ -133,9 +136,10 @@ class _Relay:
         self.poll = select.poll()
         self.watched: dict[int, int] = {}
         self.waits = Waits(pid, stdin)
-        self.unfed = memoryview(b"")
-        self.hung_up = False
+        self.unfed = bytearray()  # at most what the service gives ahead
+        self.hung_up = self.input_ends = False
         self.taken = self.told_taken = 0
+        self.read = 0  # of these, what is not in the pipe, as it is closed
         self.credit = CREDIT_BYTES
         self.report_bytes = 0
         self.has_input = True  # new, since the last output
@@ -181,13 +185,17 @@ class _Relay:
         self.watched[descriptor] = events
 
     def watch_pipes(self) -> None:
-        self.watch(self.descriptor, 0 if self.unfed or self.hung_up else select.POLLIN)
+        self.watch(self.descriptor, 0 if self.hung_up else select.POLLIN)
         if self.stdin >= 0:
             self.watch(self.stdin, select.POLLOUT if self.unfed else 0)
         if self.stdout >= 0:
             self.watch(self.stdout, select.POLLIN if self.credit > 0 else 0)
 
     # ------------------------------------------------------------ turns
+
+    def begin_turn(self) -> None:
+        self.has_spoken = False
+        self.expect()
 
     def expect(self) -> None:
         """Look soon whether the program waits."""
@@ -206,6 +214,9 @@ class _Relay:
         if is_waiting:
             self.say(b'["waits",%d,%d]\n' % (self.taken, is_sure))
             self.is_settled = self.has_spoken = True
+        elif self.credit <= 0 and self.unread_output():
+            self.say(b'["blocked",%d]\n' % self.taken)
+            self.is_settled = self.has_spoken = True
         elif self.has_spoken:
             self.say(b'["busy",%d]\n' % self.taken)
             self.is_settled = True  # until `again`
@@ -214,12 +225,19 @@ class _Relay:
             self.look_at = time.monotonic() + self.look_ms / 1000
 
     def is_waiting(self) -> tuple[bool, bool]:
-        """Return whether the program waits for its peer, and whether that is sure."""
-        if self.credit <= 0 and self.stdout >= 0 and _readable(self.stdout):
-            return True, False
-        if self.unfed or (self.stdin >= 0 and _readable(self.stdin)):
+        """Return whether the program waits for input, and whether that is sure."""
+        if self.unfed or self.unread_input():
             return False, False
-        return self.waits.look()
+        is_waiting, is_sure = self.waits.look()
+        if self.stdout >= 0 and select.select([self.stdout], [], [], 0)[0]:
+            return False, False  # it has printed, or closed its stdout, just before the wait
+        return is_waiting, is_sure
+
+    def unread_input(self) -> int:
+        return _readable(self.stdin) if self.stdin >= 0 else 0
+
+    def unread_output(self) -> int:
+        return _readable(self.stdout) if self.stdout >= 0 else 0
 
     def say(self, line: bytes) -> None:
         self.channel.send(line)
@@ -266,11 +284,11 @@ class _Relay:
     def drain(self) -> None:
         """Send what the ended program left in its pipes; its children may go on writing."""
         self.has_input = False
-        unread = _readable(self.stdin) if self.stdin >= 0 else 0
-        self.channel.send(b'!["read",%d]\n' % (self.taken - unread))
+        self.close_stdin()
+        self.channel.send(b'!["read",%d]\n' % self.read)
         while self.watched.get(self.reports) and _readable(self.reports):
             self.take_report()
-        left = _readable(self.stdout) if self.stdout >= 0 else 0
+        left = self.unread_output()
         while left > 0 and self.stdout >= 0:
             before = self.credit
             self.take_output(min(left, PIECE_BYTES))
@@ -279,14 +297,17 @@ class _Relay:
     # ------------------------------------------------------------ to the program
 
     def obey(self) -> None:
-        """Take the lines of the service, until one has more input than the pipe."""
-        while not self.unfed:
+        """Take the lines of the service that are there."""
+        while True:
             line = self.channel.receive()
-            if line is None:
-                self.end_input()
+            if line is None:  # the program prints what it likes: the service reads all
+                self.hung_up = self.input_ends = True
+                self.credit = 1 << 62
+                self.feed()
                 return
             if line.startswith(_IN):
-                self.unfed = memoryview(binascii.a2b_base64(line[len(_IN) : -2]))
+                self.unfed += binascii.a2b_base64(line[len(_IN) : -2])
+                self.begin_turn()
                 self.feed()
             else:
                 self.order(*values.loads(line))
@@ -296,35 +317,50 @@ class _Relay:
     def order(self, word: str, *numbers: int) -> None:
         if word == "credit":
             self.credit += numbers[0]
+        elif word == "end":
+            self.input_ends = True
+            self.feed()
         if word != "alone":
-            self.has_spoken = False
-            self.expect()
+            self.begin_turn()
 
     def feed(self) -> None:
-        """Write input into the pipe, as much as it takes; a program without a stdin takes all."""
-        count = len(self.unfed)
+        """Write input into the pipe, as much as it takes, and at last its end."""
+        if self.unfed:
+            count = self.fed()
+            if not count:
+                return
+            self.taken += count
+            del self.unfed[:count]
+            self.tell_taken()
+            self.has_input = True
+            self.expect()
+        if self.input_ends and not self.unfed:
+            self.close_stdin()
+
+    def fed(self) -> int:
+        """Return the bytes that the pipe takes now; a program without a stdin takes all."""
         if self.stdin >= 0:
             try:
                 count = os.write(self.stdin, self.unfed)
+                self.read += count
+                return count
             except BlockingIOError:
-                return
+                return 0
             except OSError:
                 self.close_stdin()
-        self.taken += count
-        self.unfed = self.unfed[count:]
-        self.has_input, self.has_spoken = True, False
-        self.expect()
-        if self.taken - self.told_taken >= _REPORT_TAKEN_BYTES:
-            self.say(b'!["took",%d]\n' % self.taken)
+        return len(self.unfed)
 
-    def end_input(self) -> None:
-        """Close the program's stdin, and let it print what it likes: the service reads all."""
-        self.hung_up = True
-        self.credit = 1 << 62
-        self.close_stdin()
+    def tell_taken(self) -> None:
+        """End the turn of a program that has input again, without having printed."""
+        self.has_spoken = self.has_input and not self.unfed
+        if self.has_spoken:
+            self.say(b'["took",%d]\n' % self.taken)
+        elif self.taken - self.told_taken >= _REPORT_TAKEN_BYTES:
+            self.say(b'!["took",%d]\n' % self.taken)
 
     def close_stdin(self) -> None:
         if self.stdin >= 0:
+            self.read -= self.unread_input()
             self.watch(self.stdin, 0)
             os.close(self.stdin)
             self.stdin = -1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import MappingProxyType
 
 from proctor_client.wire import Interactor, StdioCase, StdioGrader, Verdict
 from proctor_service.errors import InvalidTask
@@ -32,7 +31,6 @@ FLOOD = "flood: the program says more than it may"
 EARLY_END = "early end: the program ended while the interactor waited for more"
 _REJECTED = "the interactor rejects what the program said"
 _FAILED = "the interactor failed on what the program said"
-_NAMED_ENDS = MappingProxyType({"wall_limit": SILENCE, "output_limit": FLOOD})
 
 
 class ByInteractor:
@@ -123,9 +121,11 @@ def _own_verdict(end: TalkEnd) -> tuple[Verdict, str]:
     """Return the verdict of the submission by its end alone."""
     ending = end.submission.ended.ending
     verdict, text = ended_well(end.submission)
-    if ending == "wall_limit" and end.is_deadlock:
-        return verdict, DEADLOCK
-    return verdict, _NAMED_ENDS.get(ending, text)
+    if ending == "wall_limit":
+        text = DEADLOCK if end.is_deadlock else SILENCE
+    elif ending == "output_limit" and end.is_flood:
+        text = FLOOD
+    return verdict, text
 
 
 def with_relay(limits: Limits) -> Limits:

@@ -6,6 +6,7 @@ are hostile: a line of another form is ignored, and a number can hurt its own pr
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import re
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from proctor_service.sandbox.interface import GuestMessage, Limits, Sandbox
 
 _LINE = re.compile(rb'!?\["([a-z]+)"(?:,([0-9]{1,18}))?(?:,([01]))?(?:,"([A-Za-z0-9+/=]*)")?\]')
 """`["out",0,"NQo="]`, `["waits",12,1]`, `!["closed"]`."""
+_STATES = (b"out", b"waits", b"blocked", b"busy")
 
 
 def nothing() -> None:
@@ -33,8 +35,8 @@ class PipedProgram:
     has taken input, or has closed its standard output.
 
     `said_bytes`, `given_bytes`, `taken_bytes`: what it has printed, and of its input what was sent, and what
-    is in its pipe or read. `is_waiting`: it has read all its input and waits for more, or for `allow`.
-    `is_stuck`: nothing in its sandbox can end this wait.
+    is in its pipe or read. `is_asking`: it has read all its input and waits for more. `is_stuck`: nothing in
+    its sandbox can end this wait. `is_blocked`: it waits for `allow`.
     """
 
     sandbox: Sandbox
@@ -43,8 +45,9 @@ class PipedProgram:
     said_bytes: int = 0
     given_bytes: int = 0
     taken_bytes: int = 0
-    is_waiting: bool = False
+    is_asking: bool = False
     is_stuck: bool = False
+    is_blocked: bool = False
     is_closed: bool = False
     _read_bytes: int | None = None
     is_hung_up: bool = False
@@ -53,6 +56,7 @@ class PipedProgram:
     _reports: bytearray = field(default_factory=bytearray)
     _owed_bytes: int = 0
     _has_turn: bool = True
+    _taken: asyncio.Event = field(default_factory=asyncio.Event)
 
     def begin(
         self, job: bytes, limits: Limits, data: bytes = b"", state: bytes | None = None
@@ -69,7 +73,9 @@ class PipedProgram:
                 self._first_lines.append(line)
             else:
                 self._hear(line)
-        self.is_over, self.is_waiting, self.is_stuck = True, False, False
+        self.is_over = True
+        self._taken.set()
+        self._forget_wait()
         self.on_change()
 
     async def finished(self) -> Run:
@@ -82,11 +88,13 @@ class PipedProgram:
     # ------------------------------------------------------------ to the program
 
     async def give(self, data: bytes) -> None:
-        """Send input of any size, and wait while much of it is not sent."""
+        """Send input of any size, as fast as the program takes it."""
         view = memoryview(data)
         for start in range(0, len(view), PIECE_BYTES):
+            while self.given_bytes - self.taken_bytes >= CREDIT_BYTES and not self.is_over:
+                self._taken.clear()
+                await self._taken.wait()
             self.send(view[start : start + PIECE_BYTES])
-            await self.sandbox.drain()
 
     def send(self, piece: bytes | memoryview) -> None:
         """Send input; the caller bounds what the program has not taken."""
@@ -107,17 +115,30 @@ class PipedProgram:
         self._has_turn = True
         self.sandbox.send(b'["alone"]\n')
 
+    def end_input(self) -> None:
+        """End its input; its output goes on as before."""
+        if not (self.is_hung_up or self.is_over):
+            self._tell(b'["end"]\n')
+
     def hang_up(self) -> None:
-        """End its input. From then on it may print what it likes, and waits for nobody."""
+        """End the talk: its input ends, it may print what it likes, and waits for nobody."""
         if not self.is_hung_up:
             self.is_hung_up = self._has_turn = True
-            self.is_waiting = self.is_stuck = False
+            self._forget_wait()
             self.sandbox.hang_up()
 
     def _tell(self, line: bytes) -> None:
         self._has_turn = True
-        self.is_waiting = self.is_stuck = False
+        self._forget_wait()
         self.sandbox.send(line)
+
+    def _forget_wait(self) -> None:
+        self.is_asking = self.is_stuck = self.is_blocked = False
+
+    @property
+    def is_waiting(self) -> bool:
+        """True if it waits for its peer."""
+        return self.is_asking or self.is_blocked
 
     @property
     def has_read(self) -> bool:
@@ -134,6 +155,7 @@ class PipedProgram:
         word, number, sure, text = found.groups()
         if number is not None and word != b"read":
             self.taken_bytes = max(self.taken_bytes, min(int(number), self.given_bytes))
+            self._taken.set()
         keeps_turn = line.startswith(b"!")
         self._mark_turn(word, ends=not keeps_turn, is_sure=sure == b"1")
         if word == b"out":
@@ -146,17 +168,19 @@ class PipedProgram:
             self.is_closed = True
         elif word == b"read":
             self._read_bytes = int(number or 0)
-        if word in (b"waits", b"took", b"closed") or number is not None:
+        if word == b"closed" or number is not None:
             self.on_change()
 
     def _mark_turn(self, word: bytes, *, ends: bool, is_sure: bool) -> None:
         """Note whose turn it is after a line; return a turn that should not have ended."""
-        is_waiting = word == b"waits" and self.taken_bytes == self.given_bytes
-        if word in (b"out", b"waits", b"busy"):
-            self.is_waiting, self.is_stuck = is_waiting, is_waiting and is_sure
+        is_behind = self.taken_bytes < self.given_bytes  # new input is on its way
+        if word in _STATES:
+            self.is_blocked = word == b"blocked"
+            self.is_asking = word == b"waits" and not is_behind
+            self.is_stuck = self.is_asking and is_sure
+            is_behind = is_behind and not self.is_blocked
         if ends:
             self._has_turn = False
-        is_behind = self.taken_bytes < self.given_bytes  # new input is on its way
         speaks_on = word == b"out" and not ends
         if (is_behind or speaks_on or word == b"busy") and not self._has_turn:
             self._has_turn = True

@@ -36,7 +36,7 @@ class TalkEnd:
 
     `result`: what the interactor says; None if it was ended as no longer needed. `has_seen`: it has read
     something of the submission, or its end. `is_early`: it asked for more after the submission's end.
-    `is_deadlock`: as the submission ended, both waited for each other.
+    `is_deadlock`: as the submission ended, both waited for each other. `is_flood`: it said too much.
     """
 
     submission: Run
@@ -45,6 +45,7 @@ class TalkEnd:
     has_seen: bool = True
     is_early: bool = False
     is_deadlock: bool = False
+    is_flood: bool = False
 
 
 class Talk:
@@ -70,7 +71,9 @@ class Talk:
         self._result: CheckResult | None = None
         self._is_early = False
         self._is_deadlock = False
+        self._stopped_for: Ending | None = None  # the submission
         self._is_needed = True  # the interactor
+        self._is_told = False  # the submission, that the interactor says no more
         # Of what each has said, the part which the other has taken.
         self._heard_bytes = self._answered_bytes = 0
 
@@ -93,6 +96,7 @@ class Talk:
             self.interactor.has_read,
             self._is_early,
             self._is_deadlock,
+            self.submission.said_bytes > MOST_BYTES,
         )
 
     # ------------------------------------------------------------ ends
@@ -101,18 +105,13 @@ class Talk:
         await self.submission.listen()
         finished = await self.submission.finished()
         ended = finished.ended
-        ending: Ending = ended.ending
-        if self.submission.said_bytes > MOST_BYTES:
-            ending = "output_limit"
-        elif self._is_deadlock and ending == "killed":
-            ending = "wall_limit"
-        if ending != ended.ending:
-            ended = replace(ended, ending=ending, exit_code=None)
+        if self._stopped_for is not None:
+            ended = replace(ended, ending=self._stopped_for, exit_code=None)
         said = bytes(self._kept)
         truncated = ended.truncated or self.submission.said_bytes > len(said)
         ended = replace(ended, stdout=said, truncated=truncated)
         self._run = finished = replace(finished, ended=ended)
-        if ending == "output_limit":
+        if self._stopped_for == "output_limit":
             self._dismiss()
         else:
             self._on_change()
@@ -135,6 +134,11 @@ class Talk:
                 self.submission.sandbox.kill()
         return finished
 
+    def _stop(self, reason: Ending) -> None:
+        """End the submission for a reason of this talk, which is the first one."""
+        self._stopped_for = self._stopped_for or reason
+        self.submission.sandbox.kill()
+
     def _dismiss(self) -> None:
         """End the interactor, whose result decides nothing any more."""
         if not self.interactor.is_over:
@@ -148,14 +152,17 @@ class Talk:
         self._allow_more()
         if interactor.is_over or interactor.is_hung_up:
             return
+        if interactor.is_closed and not self._is_told:
+            self._is_told = True
+            submission.end_input()
         if submission.is_closed or submission.is_over:
-            if interactor.is_waiting:
+            if interactor.is_asking:
                 self._end_input()
             return
         both_wait = submission.is_waiting and interactor.is_waiting
         if both_wait and not self._is_deadlock:
             if submission.is_stuck and interactor.is_stuck:
-                submission.sandbox.kill()
+                self._stop("wall_limit")
             else:
                 submission.own_wait()
         self._is_deadlock = both_wait
@@ -184,7 +191,7 @@ class Talk:
     def _from_submission(self, data: bytes) -> None:
         self._kept += data[: max(0, self._kept_bytes - len(self._kept))]
         if self.submission.said_bytes > MOST_BYTES:
-            self.submission.sandbox.kill()
+            self._stop("output_limit")
         else:
             self.interactor.send(data)
 
