@@ -97,6 +97,7 @@ class _Connection:
         self.signals: set[str] = set()
         self._channel = channel
         self._lock = threading.Lock()
+        self._dropped: list[int] = []
         self._handles = 0
 
     def next_handle(self) -> int:
@@ -130,12 +131,16 @@ class _Connection:
         except values.Malformed:
             raise self._no_answer() from None
 
-    def close(self, handle: int) -> None:
-        """Tell that a handle is not used any more."""
-        with self._lock:
-            self._channel.send(b"!close %d\n" % handle)
+    def drop(self, handle: int) -> None:
+        """Note that a handle is not used any more; the next request tells it.
+
+        Takes no lock: the collector may call it in the midst of a request.
+        """
+        self._dropped.append(handle)
 
     def _asked(self, line: bytes) -> Any:
+        while self._dropped:
+            self._channel.send(b"!close %d\n" % self._dropped.pop())
         self._channel.send(line)
         received = self._channel.receive()
         if received is None:
@@ -205,7 +210,10 @@ class Submission:
         """End the interpreter of this handle; its next call raises SubmissionError."""
         if self._called:
             self._called = False
-            self._connection.close(self._handle)
+            self._connection.drop(self._handle)
+
+    def __del__(self) -> None:
+        self.close()
 
     def __enter__(self) -> Submission:
         return self

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+from array import array
 from collections import deque
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from numbers import Integral, Real
 from typing import Any
 
@@ -44,6 +45,8 @@ from proctor_service.sandbox.interface import Limits, Sandbox
 
 _FEW_BYTES = 4096  # of a line that is parsed in the event loop
 _MOST_LINE_BYTES = 32 << 20
+_MOST_OF_A_RANGE = 100_000  # its encoding is short, of any length
+_MOST_BITS = 14_000  # Python writes integers of up to 4,300 digits
 _NOT_JSON = "the submission returned what JSON has no form for"
 _SHARED = b'["r",'
 """In an encoding, where a part is repeated: a short line may stand for a large value."""
@@ -136,7 +139,7 @@ class ProgramConversation:
             raise SubmissionFailed("failed", NEEDS_DATA, signals=(OBJECT_FOR_DATA,)) from None
         except Malformed:
             raise SubmissionFailed("failed", NO_ANSWER, signals=(FORGED,)) from None
-        except (TypeError, RecursionError):
+        except (TypeError, RecursionError, ArithmeticError):
             raise SubmissionFailed("failed", _NOT_JSON) from None
 
     async def _ended(self) -> VerifierResult:
@@ -242,7 +245,10 @@ def _loaded(line: bytes) -> Any:
 
 
 def _value(answer: bytes) -> Any:
-    """Return the value of an answer as JSON has it. Raises Malformed, TypeError and RecursionError."""
+    """Return the value of an answer as JSON has it.
+
+    Raises Malformed, and TypeError, RecursionError or ArithmeticError if JSON has no form for it.
+    """
     frame = loads(answer)
     if not isinstance(frame, list) or len(frame) != 3:
         raise Malformed("not an answer")
@@ -259,6 +265,8 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, Integral):
+        if int(value).bit_length() > _MOST_BITS:
+            raise TypeError("longer than JSON's writer takes")
         return int(value)
     if isinstance(value, Real):
         number = float(value)
@@ -270,7 +278,9 @@ def _plain(value: Any) -> Any:
         if len(members) != len(value):
             raise TypeError("two keys are the same in JSON")
         return members
-    if isinstance(value, Sequence | Set | deque) and not isinstance(value, bytes | bytearray):
+    if isinstance(value, range) and len(value) <= _MOST_OF_A_RANGE:
+        return list(value)
+    if isinstance(value, list | tuple | deque | array | Set):
         return [_plain(each) for each in value]
     raise TypeError("no form in JSON")
 
