@@ -92,16 +92,9 @@ def verify(completion, submission):
 
 def test_long_completions_are_no_errors(service: Service) -> None:
     texts = ["def f(x): return len(x)\n" + "#" * size for size in (3_100_000, 20_000_000)]
-    small = {"memory_mb": 64}
+    grader = {"kind": "verifier", "source": LONG}
     results = [
-        judge(
-            service,
-            {"completion": text},
-            grader={"kind": "verifier", "source": LONG, "verifier_limits": limits},
-            extract="auto",
-        )[0]
-        for text in texts
-        for limits in ({}, small)
+        judge(service, {"completion": text}, grader=grader, extract="auto")[0] for text in texts
     ]
-    assert [result["reward"] for result in results] == [1.0, 0.0, 0.0, 0.0], results
-    assert {result["verdict"] for result in results} == {"passed", "failed"}
+    assert [result["reward"] for result in results] == [1.0, 0.0], results
+    assert [result["verdict"] for result in results] == ["passed", "failed"]
