@@ -157,7 +157,7 @@ class _Relay:
             self.watch_pipes()
             events = self.poll.poll(self.rest_ms())
             if not events:
-                self.look()
+                self.check_wait()
             for descriptor, _ in events:
                 if descriptor == self.wake:
                     os.read(self.wake, PIECE_BYTES)
@@ -208,7 +208,7 @@ class _Relay:
             return None
         return max(0.0, self.look_at - time.monotonic()) * 1000
 
-    def look(self) -> None:
+    def check_wait(self) -> None:
         """Tell the service if the program waits; else look later again."""
         is_waiting, is_sure = self.is_waiting()
         if is_waiting:
@@ -228,7 +228,7 @@ class _Relay:
         """Return whether the program waits for input, and whether that is sure."""
         if self.unfed or self.unread_input():
             return False, False
-        is_waiting, is_sure = self.waits.look()
+        is_waiting, is_sure = self.waits.state()
         if self.stdout >= 0 and select.select([self.stdout], [], [], 0)[0]:
             return False, False  # it has printed, or closed its stdout, just before the wait
         return is_waiting, is_sure

@@ -32,7 +32,7 @@ class Waits:
         self._pipe = os.readlink(f"/proc/self/fd/{stdin}")
         self._ours = (1, os.getpid())
 
-    def look(self) -> tuple[bool, bool]:
+    def state(self) -> tuple[bool, bool]:
         """Return whether the program waits for input, and whether nothing but input can wake it."""
         others = [int(name) for name in os.listdir("/proc") if name.isdigit()]
         pids = [pid for pid in others if pid not in self._ours]

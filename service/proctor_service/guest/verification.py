@@ -108,7 +108,7 @@ class _Connection:
     def run(self, line: bytes) -> Finished:
         """Return the finished run that this line asks for."""
         with self._lock:
-            frame = self._asked(line)
+            frame = self._answer_to(line)
             if type(frame) is not list or frame[0] != "ran":
                 raise self._error(frame)
             facts = frame[1]
@@ -118,7 +118,7 @@ class _Connection:
     def call(self, line: bytes) -> Any:
         """Return the value that a call returned."""
         with self._lock:
-            frame = self._asked(line)
+            frame = self._answer_to(line)
         if type(frame) is not list or len(frame) != 3 or frame[0] != "value":
             raise self._error(frame)
         decoder = values.Decoder()
@@ -138,7 +138,7 @@ class _Connection:
         """
         self._dropped.append(handle)
 
-    def _asked(self, line: bytes) -> Any:
+    def _answer_to(self, line: bytes) -> Any:
         while self._dropped:
             self._channel.send(b"!close %d\n" % self._dropped.pop())
         self._channel.send(line)
@@ -262,17 +262,17 @@ def run_verifier(channel: Channel, job: dict[str, Any]) -> None:
         script.leave(1)
     del job, inputs
     channel.send(LOADED)
-    said: dict[str, Any]
+    content: dict[str, Any]
     try:
-        kind, said = "score", score_of(verify(**arguments))
+        kind, content = "score", score_of(verify(**arguments))
     except SubmissionError as error:
-        kind, said = "stopped", {"verdict": str(error.verdict), "message": _cut(error.message)}
+        kind, content = "stopped", {"verdict": str(error.verdict), "message": _cut(error.message)}
     except BaseException as error:
-        kind, said = "failed", {"message": _described(error)}
+        kind, content = "failed", {"message": _described(error)}
         if type(error).__name__ == InvalidTask.__name__:
-            kind, said = "invalid", {"message": _cut(error)}
-    said["signals"] = sorted(connection.signals)
-    channel.send(values.dumps([kind, said]))
+            kind, content = "invalid", {"message": _cut(error)}
+    content["signals"] = sorted(connection.signals)
+    channel.send(values.dumps([kind, content]))
     script.leave(0)
 
 

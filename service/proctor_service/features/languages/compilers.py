@@ -41,7 +41,7 @@ class Compilers:
 
     def __init__(self, prepared: PreparedFiles) -> None:
         self._prepared = prepared
-        self._kept: StoredResults[Compiled | Judgement] = StoredResults(
+        self._results: StoredResults[Compiled | Judgement] = StoredResults(
             _MOST_KEPT, _MOST_KEPT_BYTES, _size_bytes
         )
 
@@ -69,7 +69,7 @@ class Compilers:
             return own if isinstance(own, Judgement) else Compiled(own.argv, own.made)
 
         key = _key(submission, argv, files, program)
-        found = await self._kept.once(key, make, _is_kept)
+        found = await self._results.once(key, make, _is_stored)
         if own is not None:
             return own
         if isinstance(found, Judgement):
@@ -102,7 +102,7 @@ def _key(
     return hashlib.blake2b(parts.encode(), digest_size=20).digest()
 
 
-def _is_kept(result: Compiled | Judgement) -> bool:
+def _is_stored(result: Compiled | Judgement) -> bool:
     """Return False for a limit that ended a compiler: the next one may end within its limits."""
     return isinstance(result, Compiled) or result.verdict == "syntax_error"
 

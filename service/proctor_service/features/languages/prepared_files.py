@@ -60,10 +60,10 @@ class PreparedFiles:
         if name not in self._scripts:
             async with self._looking:
                 if name not in self._scripts:
-                    await self._look(name)
+                    await self._find_or_make(name)
         return self._scripts[name]
 
-    async def _look(self, name: str) -> None:
+    async def _find_or_make(self, name: str) -> None:
         """Find a folder, or begin to make it."""
         self._scripts[name] = await asyncio.to_thread(_find, self._folder, name)
         if self._scripts[name] is None and os.access(self._folder, os.W_OK):

@@ -120,14 +120,14 @@ class Conversation:
     async def _last(self, line: bytes) -> VerifierResult:
         """Return the result that the verifier's last line says. Raises InvalidTask."""
         try:
-            kind, said = await _parsed(line)
-            signals = frozenset(self._signals | (_SIGNALS & set(said.get("signals", ()))))
+            kind, content = await _parsed(line)
+            signals = frozenset(self._signals | (_SIGNALS & set(content.get("signals", ()))))
             if kind == "score":
-                return scored(said, signals)
-            if kind == "stopped" and said["verdict"] in _VERDICTS:
-                verdict = cast("Verdict", said["verdict"])
-                return VerifierResult(0.0, verdict, str(said["message"]), signals=signals)
-            trouble = str(said["message"])
+                return scored(content, signals)
+            if kind == "stopped" and content["verdict"] in _VERDICTS:
+                verdict = cast("Verdict", content["verdict"])
+                return VerifierResult(0.0, verdict, str(content["message"]), signals=signals)
+            trouble = str(content["message"])
             if kind == "invalid":
                 raise InvalidTask(f"verifier: {trouble}")
         except (Malformed, ValueError, TypeError, KeyError, AttributeError) as error:
@@ -185,15 +185,15 @@ def error_of(failed: SubmissionFailed) -> tuple[str, str, str]:
     return failed.verdict, text, failed.kind
 
 
-def scored(said: Mapping[str, Any], signals: frozenset[str]) -> VerifierResult:
+def scored(content: Mapping[str, Any], signals: frozenset[str]) -> VerifierResult:
     """Return the result of a score. Raises ValueError, TypeError and KeyError."""
-    score = float(said["score"])
+    score = float(content["score"])
     if math.isnan(score) or not 0 <= score <= 1:
         raise ValueError("not a score")
-    tests = said.get("tests") or {"passed": 0, "total": 0, "failures": []}
+    tests = content.get("tests") or {"passed": 0, "total": 0, "failures": []}
     return VerifierResult(
         score,
-        message=str(said["message"]),
+        message=str(content["message"]),
         passed=int(tests["passed"]),
         total=int(tests["total"]),
         failures=tuple(

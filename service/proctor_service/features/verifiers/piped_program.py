@@ -35,8 +35,8 @@ class PipedProgram:
     has taken input, or has closed its standard output.
 
     `said_bytes`, `given_bytes`, `taken_bytes`: what it has printed, and of its input what was sent, and what
-    is in its pipe or read. `is_asking`: it has read all its input and waits for more. `is_stuck`: nothing in
-    its sandbox can end this wait. `is_blocked`: it waits for `allow`.
+    is in its pipe or read. `needs_input`: it has read all its input and waits for more. `is_stuck`: nothing
+    in its sandbox can end this wait. `is_blocked`: it waits for `allow`.
     """
 
     sandbox: Sandbox
@@ -45,7 +45,7 @@ class PipedProgram:
     said_bytes: int = 0
     given_bytes: int = 0
     taken_bytes: int = 0
-    is_asking: bool = False
+    needs_input: bool = False
     is_stuck: bool = False
     is_blocked: bool = False
     is_closed: bool = False
@@ -101,13 +101,13 @@ class PipedProgram:
         if self.is_hung_up or self.is_over:
             return
         self.given_bytes += len(piece)
-        self._tell(b'["in","%s"]\n' % base64.b64encode(piece))
+        self._send(b'["in","%s"]\n' % base64.b64encode(piece))
 
     def allow(self, size_bytes: int) -> None:
         """Let the program print so much more, as soon as it is worth a message."""
         self._owed_bytes += size_bytes
         if self._owed_bytes >= CREDIT_BYTES // 2 and not (self.is_hung_up or self.is_over):
-            self._tell(b'["credit",%d]\n' % self._owed_bytes)
+            self._send(b'["credit",%d]\n' % self._owed_bytes)
             self._owed_bytes = 0
 
     def own_wait(self) -> None:
@@ -118,7 +118,7 @@ class PipedProgram:
     def end_input(self) -> None:
         """End its input; its output goes on as before."""
         if not (self.is_hung_up or self.is_over):
-            self._tell(b'["end"]\n')
+            self._send(b'["end"]\n')
 
     def hang_up(self) -> None:
         """End the talk: its input ends, it may print what it likes, and waits for nobody."""
@@ -127,18 +127,18 @@ class PipedProgram:
             self._forget_wait()
             self.sandbox.hang_up()
 
-    def _tell(self, line: bytes) -> None:
+    def _send(self, line: bytes) -> None:
         self._has_turn = True
         self._forget_wait()
         self.sandbox.send(line)
 
     def _forget_wait(self) -> None:
-        self.is_asking = self.is_stuck = self.is_blocked = False
+        self.needs_input = self.is_stuck = self.is_blocked = False
 
     @property
     def is_waiting(self) -> bool:
         """True if it waits for its peer."""
-        return self.is_asking or self.is_blocked
+        return self.needs_input or self.is_blocked
 
     @property
     def has_read(self) -> bool:
@@ -176,8 +176,8 @@ class PipedProgram:
         is_behind = self.taken_bytes < self.given_bytes  # new input is on its way
         if word in _STATES:
             self.is_blocked = word == b"blocked"
-            self.is_asking = word == b"waits" and not is_behind
-            self.is_stuck = self.is_asking and is_sure
+            self.needs_input = word == b"waits" and not is_behind
+            self.is_stuck = self.needs_input and is_sure
             is_behind = is_behind and not self.is_blocked
         if ends:
             self._has_turn = False

@@ -65,7 +65,7 @@ class Talk:
         self.submission = PipedProgram(submission, self._from_submission, self._on_change)
         self.interactor = PipedProgram(interactor, self._from_interactor, self._on_change)
         self._result_of = result_of
-        self._kept = bytearray()
+        self._stdout = bytearray()
         self._kept_bytes = kept_bytes
         self._run: Run | None = None
         self._result: CheckResult | None = None
@@ -107,9 +107,9 @@ class Talk:
         ended = finished.ended
         if self._stopped_for is not None:
             ended = replace(ended, ending=self._stopped_for, exit_code=None)
-        said = bytes(self._kept)
-        truncated = ended.truncated or self.submission.said_bytes > len(said)
-        ended = replace(ended, stdout=said, truncated=truncated)
+        stdout = bytes(self._stdout)
+        truncated = ended.truncated or self.submission.said_bytes > len(stdout)
+        ended = replace(ended, stdout=stdout, truncated=truncated)
         self._run = finished = replace(finished, ended=ended)
         if self._stopped_for == "output_limit":
             self._dismiss()
@@ -156,7 +156,7 @@ class Talk:
             self._is_told = True
             submission.end_input()
         if submission.is_closed or submission.is_over:
-            if interactor.is_asking:
+            if interactor.needs_input:
                 self._end_input()
             return
         both_wait = submission.is_waiting and interactor.is_waiting
@@ -189,7 +189,7 @@ class Talk:
         self._answered_bytes = taken
 
     def _from_submission(self, data: bytes) -> None:
-        self._kept += data[: max(0, self._kept_bytes - len(self._kept))]
+        self._stdout += data[: max(0, self._kept_bytes - len(self._stdout))]
         if self.submission.said_bytes > MOST_BYTES:
             self._stop("output_limit")
         else:

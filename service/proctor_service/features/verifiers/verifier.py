@@ -99,9 +99,9 @@ class Verifiers:
             if result.score == 1:
                 return None
             subject.check_blame()
-            said = result.trouble or result.message
+            why = result.trouble or result.message
             how = result.verdict or ("it failed" if result.trouble else f"score {result.score}")
-            return f"{how}: {said}" if said else how
+            return f"{how}: {why}" if why else how
 
         conditions = (own.limits, own.language, own.environment, own.compiler, own.files)
         prompt = json.dumps(own.prompt, sort_keys=True)
