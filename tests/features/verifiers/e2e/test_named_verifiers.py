@@ -162,7 +162,7 @@ def test_a_database_of_an_environment_is_read_and_stays(world: World) -> None:
     assert [path.name for path in world.database.parent.iterdir()] == [world.database.name]
     [result] = ask(world.service, {"completion": "SELECT 2", "grader": named("sql", params)})
     assert result["error"]["reason"] == "invalid_task"
-    assert "is no file here" in result["error"]["message"]
+    assert "unable to open database file; `paths` of" in result["error"]["message"]
 
 
 DEEP = r"\boxed{" + "{" * 5000 + "2" + "}" * 5000 + "}"

@@ -16,13 +16,10 @@ import math
 import re
 import sqlite3
 import time
-import urllib.parse
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 Row = tuple[Any, ...]
 
@@ -55,8 +52,7 @@ class InvalidTask(Exception):
     """The parameters of the task are wrong, whatever the completion."""
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     """Rows of the right query."""
 
     columns: int
@@ -113,10 +109,8 @@ def _databases(params: dict[str, Any]) -> Sequence[str | None]:
     if not paths:
         raise InvalidTask("params.database: an empty list")
     for path in paths:
-        if not isinstance(path, str) or not path.startswith("/") or not Path(path).is_file():
-            raise InvalidTask(
-                f"params.database: {path!r} is no file here; `paths` of an environment show folders"
-            )
+        if not isinstance(path, str) or not path.startswith("/"):
+            raise InvalidTask(f"params.database: {path!r} is no absolute path")
     return list(paths)
 
 
@@ -125,15 +119,20 @@ def _opened(path: str | None, params: dict[str, Any]) -> sqlite3.Connection:
     try:
         if path is None:
             connection = sqlite3.connect(":memory:", isolation_level=None)
+            _bound(connection, params["seconds"])
             connection.executescript(params["setup"])
         else:
-            address = f"file:{urllib.parse.quote(path)}?mode=ro&immutable=1"
+            quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+            address = f"file:{quoted}?mode=ro&immutable=1"
             connection = sqlite3.connect(address, uri=True, isolation_level=None)
         connection.text_factory = lambda data: data.decode(errors="ignore")
         connection.execute("PRAGMA query_only = ON")
         connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
-    except sqlite3.Error as error:
-        raise InvalidTask(f"params.{'setup' if path is None else 'database'}: {error}") from None
+    except (sqlite3.Error, ValueError) as error:  # ValueError: a zero byte in the path
+        if path is None:
+            raise InvalidTask(f"params.setup: {error}") from None
+        hint = "`paths` of the verifier's environment show it folders"
+        raise InvalidTask(f"params.database: {path!r}: {error}; {hint}") from None
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE_BYTES)
     connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
     connection.set_authorizer(_authorized)
@@ -149,10 +148,16 @@ def _authorized(action: int, first: str | None, second: str | None, *_: str | No
     return sqlite3.SQLITE_OK
 
 
-def _run(connection: sqlite3.Connection, query: str, seconds: float) -> tuple[int, Iterator[Row]]:
-    """Start a query, and return the number of its columns and its rows. Raises WrongQuery, the rows too."""
+def _bound(connection: sqlite3.Connection, seconds: float) -> float:
+    """Bound the CPU time of what follows; return its end, by the clock of this process."""
     ends_at = time.process_time() + seconds
     connection.set_progress_handler(lambda: time.process_time() > ends_at, _STEPS)
+    return ends_at
+
+
+def _run(connection: sqlite3.Connection, query: str, seconds: float) -> tuple[int, Iterator[Row]]:
+    """Start a query, and return the number of its columns and its rows. Raises WrongQuery, the rows too."""
+    ends_at = _bound(connection, seconds)
     with _explained(ends_at):
         cursor = connection.execute(query)
     if cursor.description is None:
