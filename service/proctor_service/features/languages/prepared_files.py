@@ -48,7 +48,7 @@ class PreparedFiles:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._scripts: dict[str, Scripts | None] = {}
-        self._looking = asyncio.Lock()
+        self._finding = asyncio.Lock()
         self._making = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -58,7 +58,7 @@ class PreparedFiles:
         if name is None:
             return None
         if name not in self._scripts:
-            async with self._looking:
+            async with self._finding:
                 if name not in self._scripts:
                     await self._find_or_make(name)
         return self._scripts[name]

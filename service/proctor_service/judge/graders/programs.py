@@ -39,7 +39,6 @@ from proctor_service.judge.run import (
 from proctor_service.judge.submission import Control, GraderRules, Judgement, Submission
 from proctor_service.sandbox.interface import Sandboxes, Usage
 from proctor_service.settings.languages import PYTHON
-from proctor_service.settings.prepared_folder import SHOWN_AT
 
 NOT_STARTED = b'["not started"]'  # a started program cannot report this
 _NO_CASE = StdioCase(stdout="")
@@ -165,7 +164,7 @@ class Program:
         """Raise JudgeFailed if the sandbox lacks the program's interpreter."""
         if self.argv is not None and NOT_STARTED in finished.lines:
             program = self.argv[0]
-            if "/" not in program or program.startswith(f"{SHOWN_AT}/"):
+            if "/" not in program or program.startswith("/"):  # a compiler makes "./solution"
                 raise JudgeFailed(f"the sandbox has no {program}")
 
 
