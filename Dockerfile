@@ -35,7 +35,7 @@ RUN python3 -m venv --without-pip /app \
  && cp /usr/bin/tini-static /app/bin/tini
 # Files that make the base's compilers start faster. Without compilers there are none, and without the
 # files the plain compilers run.
-RUN env -i PATH=/usr/bin:/bin /app/bin/proctor languages prepare \
+RUN env -i PATH=/usr/bin:/bin PYTHONDONTWRITEBYTECODE=1 /app/bin/proctor languages prepare \
  || echo "some compilers start without prepared files" >&2
 # The bill of materials is of what is installed: of Python's packages, the base's, and the interpreter.
 COPY deploy/sbom.py ./
