@@ -26,6 +26,7 @@ PAGES = (
     "docs/compat.md",
     "docs/environments.md",
     "docs/named-verifiers.md",
+    "docs/verifiers.md",
     "docs/harbor.md",
     "trainers/README.md",
 )

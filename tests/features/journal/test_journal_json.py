@@ -14,7 +14,7 @@ from pydantic_core import from_json
 
 from proctor_client import wire
 from proctor_client._answers import parse_model
-from proctor_client.wire import CallsGrader, long_integers
+from proctor_client.wire import CallsGrader, VerifierGrader, long_integers
 from proctor_service.errors import NotFound, NotReplayable, SandboxLost
 from proctor_service.features.journal.answering import answers
 from proctor_service.features.journal.reading import parsed
@@ -111,6 +111,42 @@ def test_a_record_has_compiler_options_and_integers_of_any_length(under: Under) 
     assert asked == submission_of(parsed(row))
     found = parse_model(wire.EvaluationDetail, answers.detail(under.reader, "t", "ev_1"))
     assert found.grader == asked["grader"]
+
+
+def test_a_replay_of_a_verifier_has_the_completion_and_the_prompt(under: Under) -> None:
+    grader = VerifierGrader(kind="verifier", source="def verify(completion): return 1")
+    prompt = [{"role": "user", "content": "six by seven?"}]
+    completions = {
+        "Say:\n```python\nx = 42\n```": ("x = 42", "auto"),
+        "42 of course": ("", "auto"),
+        "y = 1": ("y = 1", "none"),
+    }
+    for number, (completion, (source, _)) in enumerate(completions.items()):
+        submission = Submission(source, grader, LIMITS, completion=completion, prompt=prompt)
+        origin = Origin(extract="auto", prompt="" if number else json.dumps(prompt))
+        verdict = "passed" if source else "no_code"
+        outcome = Outcome(Judgement(verdict, 1, 1), 1.0)
+        under.write((item(number, submission=submission, origin=origin), outcome))
+    for number, (completion, (_, rule)) in enumerate(completions.items()):
+        request = json.loads(answers.replay_request(under.reader, "t", f"ev_{number}"))
+        [asked] = request["submissions"]
+        assert (asked["completion"], asked["extract"], asked["prompt"]) == (
+            completion,
+            rule,
+            prompt,
+        )
+        assert asked["grader"]["source"] == grader.source
+        assert wire.RewardRequest.model_validate(request).submissions[0].completion == completion
+
+
+def test_a_verified_program_with_code_around_is_not_replayed(under: Under) -> None:
+    grader = VerifierGrader(kind="verifier", source="def verify(code): return 1")
+    submission = Submission("import math\nx = 42", grader, LIMITS, completion="x = 42")
+    origin = Origin("x = 42", "auto")
+    outcome = Outcome(Judgement("passed", 1, 1), 1.0)
+    under.write((item(1, submission=submission, origin=origin), outcome))
+    with pytest.raises(NotReplayable, match="code of its task around"):
+        answers.replay_request(under.reader, "t", "ev_1")
 
 
 def test_the_request_of_a_replay_has_what_was_judged(under: Under) -> None:

@@ -6,6 +6,7 @@ A record costs a few microseconds here. Encoding, hashing and compressing happen
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -84,7 +85,11 @@ class Entries:
             )
         rule = origin.extract if isinstance(origin.extract, str) else origin.extract.model_dump()
         why = "" if failure is None else failure.message
-        answer_texts = (origin.completion, rule, why, origin.prompt)
+        completion, prompt = origin.completion, origin.prompt
+        if submission is not None and submission.grader.judges == "completion":
+            completion = completion or submission.completion
+            prompt = prompt or ("" if submission.prompt is None else json.dumps(submission.prompt))
+        answer_texts = (completion, rule, why, prompt)
         return EVALUATION, head, judgement_values(shown), answer_texts, texts
 
     def rollout(self, plan: TrajectoryPlan, trajectory: Trajectory) -> Record:

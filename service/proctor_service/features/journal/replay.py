@@ -21,22 +21,23 @@ def why_not(row: Mapping[str, Any]) -> str | None:
         return "the files of a stateful sandbox were judged, and these are not recorded"
     if not row["with_texts"]:
         return "its texts were not recorded (PROCTOR_JOURNAL_TEXTS=false)"
-    if row["verdict"] == "no_code":
+    if row["verdict"] == "no_code" and not _judges_completion(row):
         return "the completion had no code"
     if None in (row["source"], row["grader_json"], row["files_json"], conditions):
         return "its texts are not in the journal any more"
     if _judges_completion(row):
         if row["completion_text"] is None:
             return "its completion is not in the journal any more"
-        if row["source_begin"] is None:
-            return "the code around that of its completion is not recorded"
+        if row["source"] not in row["completion_text"]:
+            return "its program has code of its task around, which is not recorded"
     return None
 
 
 def submission_of(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the submission of an evaluation (`parsed`), in the form of the wire.
 
-    A record from before a version lacks the later conditions.
+    A record from before a version lacks the later conditions. A grader of completions gets the whole
+    completion, whose program is found again.
     """
     conditions = row["conditions"]
     submission = {
@@ -46,9 +47,11 @@ def submission_of(row: Mapping[str, Any]) -> dict[str, Any]:
         "files": row["files"],
     }
     if _judges_completion(row):
-        submission |= {"completion": row["completion_text"], "prompt": row["prompt"]}
-        if conditions.get("extract") is not None:
-            submission["extract"] = conditions["extract"]
+        is_program = row["source"] == row["completion_text"]
+        submission["completion"] = row["completion_text"]
+        submission["extract"] = "none" if is_program else conditions.get("extract", "auto")
+        if row["prompt"] is not None:
+            submission["prompt"] = row["prompt"]
     return submission
 
 
