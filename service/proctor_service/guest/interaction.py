@@ -215,14 +215,17 @@ class _Relay:
             self.say(b'["waits",%d,%d]\n' % (self.taken, is_sure))
             self.is_settled = self.has_spoken = True
         elif self.credit <= 0 and self.unread_output():
-            self.say(b'["blocked",%d]\n' % self.taken)
-            self.is_settled = self.has_spoken = True
+            self.tell_blocked()
         elif self.has_spoken:
             self.say(b'["busy",%d]\n' % self.taken)
             self.is_settled = True  # until `again`
         else:
             self.look_ms = min(2 * self.look_ms, _LONGEST_LOOK_MS)
             self.look_at = time.monotonic() + self.look_ms / 1000
+
+    def tell_blocked(self) -> None:
+        self.say(b'["blocked",%d]\n' % self.taken)
+        self.is_settled = self.has_spoken = True
 
     def is_waiting(self) -> tuple[bool, bool]:
         """Return whether the program waits for input, and whether that is sure."""
@@ -262,6 +265,8 @@ class _Relay:
             self.say(b"!" + line)
             self.has_spoken = False
         self.expect()
+        if self.credit <= 0:  # at once: the way to the peer may be slow
+            self.tell_blocked()
 
     def close_stdout(self) -> None:
         self.watch(self.stdout, 0)

@@ -16,13 +16,15 @@ _POLLS = MappingProxyType(
 )
 """Numbers of poll, select, epoll_wait, pselect6, ppoll, epoll_pwait and epoll_pwait2."""
 _MOST_THREADS = 128
+_PROGRAM = 2  # the PID of this process, beside the init of a namespace of its own
 _SIGALRM = 1 << 13  # in the mask of caught signals
 
 
 class Waits:
     """Looks at a program, and at all other processes of its sandbox.
 
-    `pid`: its process. `stdin`: the end of its standard input at which this process writes.
+    `pid`: its process. `stdin`: the end of its standard input at which this process writes. Without a PID
+    namespace of the sandbox, only children of the program are known, and no wait is sure.
     """
 
     def __init__(self, pid: int, stdin: int) -> None:
@@ -31,14 +33,13 @@ class Waits:
         self._pid = pid
         self._pipe = os.readlink(f"/proc/self/fd/{stdin}")
         self._ours = (1, os.getpid())
+        self._is_alone = os.getpid() == _PROGRAM
 
     def state(self) -> tuple[bool, bool]:
         """Return whether the program waits for input, and whether nothing but input can wake it."""
-        others = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-        pids = [pid for pid in others if pid not in self._ours]
         waits, threads = False, 0
         try:
-            for pid in pids if len(pids) <= _MOST_THREADS else [self._pid]:
+            for pid in self._processes():
                 for thread in os.listdir(f"/proc/{pid}/task"):
                     threads += 1
                     its_wait = self._waits(pid, thread)
@@ -47,7 +48,19 @@ class Waits:
                     waits = waits or its_wait
         except OSError:  # a thread has just ended
             return False, False
-        return waits, waits and threads == 1 and self._is_undisturbed()
+        return waits, waits and threads == 1 and self._is_alone and self._is_undisturbed()
+
+    def _processes(self) -> list[int]:
+        if self._is_alone:
+            pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+            return [pid for pid in pids if pid not in self._ours][:_MOST_THREADS]
+        found = [self._pid]
+        for pid in found:  # which grows
+            with open(f"/proc/{pid}/task/{pid}/children", "rb") as file:
+                found += map(int, file.read().split())
+            if len(found) > _MOST_THREADS:
+                break
+        return found
 
     def _waits(self, pid: int, thread: str) -> bool | None:
         """Return True for a thread that waits for input, None for one that does not sleep."""

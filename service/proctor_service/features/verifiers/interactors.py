@@ -70,7 +70,7 @@ class ByInteractor:
             end = await talk.finished()
         program.check_start(end.submission)
         interactor.check_start(end.interactor)
-        return outcome_of(end, index, reveal=self._grader.reveal)
+        return outcome_of(end, index, limits, reveal=self._grader.reveal)
 
     def _job(self, interactor: Program, case: StdioCase) -> tuple[bytes, bytes]:
         answer = next(iter(accepted_of(case)), "")
@@ -85,15 +85,18 @@ class ByInteractor:
         return result_of(self._rules, Finished(finished))
 
 
-def outcome_of(end: TalkEnd, index: int, *, reveal: bool) -> CaseOutcome:
-    """Return what a talk is worth. Raises InvalidTask, and SandboxLost where a failure is uncertain."""
+def outcome_of(end: TalkEnd, index: int, limits: Limits, *, reveal: bool) -> CaseOutcome:
+    """Return what a talk is worth. `limits`: of the submission.
+
+    Raises InvalidTask, and SandboxLost where a failure is uncertain.
+    """
     run, result = end.submission, end.result
     if result is None or run.ended.ending == "output_limit":
-        return CaseOutcome(run, *_own_verdict(end))
+        return CaseOutcome(run, *_own_verdict(end, limits))
     if result.score != 1:
         end.interactor.check_blame()
     if not result.score and end.is_early:
-        verdict, text = _own_verdict(end)
+        verdict, text = _own_verdict(end, limits)
         if verdict == "passed":
             verdict, text = "early_exit", EARLY_END
         return CaseOutcome(run, verdict, text)
@@ -109,7 +112,7 @@ def outcome_of(end: TalkEnd, index: int, *, reveal: bool) -> CaseOutcome:
         return CaseOutcome(run, "failed", text, signals=signals, lost_seconds=lost_seconds)
     if result.score == 0:
         return CaseOutcome(run, "failed", f"{_REJECTED}{shown}", lost_seconds=lost_seconds)
-    verdict, text = _own_verdict(end)
+    verdict, text = _own_verdict(end, limits)
     if verdict != "passed":
         return CaseOutcome(run, verdict, text)
     if result.score == 1:
@@ -117,11 +120,16 @@ def outcome_of(end: TalkEnd, index: int, *, reveal: bool) -> CaseOutcome:
     return CaseOutcome(run, "failed", f"{_REJECTED}{shown}", result.score)
 
 
-def _own_verdict(end: TalkEnd) -> tuple[Verdict, str]:
-    """Return the verdict of the submission by its end alone."""
-    ending = end.submission.ended.ending
+def _own_verdict(end: TalkEnd, limits: Limits) -> tuple[Verdict, str]:
+    """Return the verdict of the submission by its end alone.
+
+    On a busy machine, a long wait with words in between may end by the limit of unattributed time.
+    """
+    ended = end.submission.ended
+    ending = ended.ending
     verdict, text = ended_well(end.submission)
-    if ending == "wall_limit":
+    has_waited = ending == "cpu_limit" and ended.usage.cpu_seconds < limits.cpu_seconds
+    if ending == "wall_limit" or has_waited:
         text = DEADLOCK if end.is_deadlock else SILENCE
     elif ending == "output_limit" and end.is_flood:
         text = FLOOD

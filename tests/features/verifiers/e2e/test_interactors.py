@@ -6,7 +6,7 @@ from textwrap import dedent
 from typing import Any
 
 from harness import Service
-from interactive_problems import ADAPTIVE, BITS, GRID, GUESS, PROBLEMS, STREAM, C, Problem
+from interactive_problems import ADAPTIVE, BITS, GUESS, PROBLEMS, STREAM, C, Problem
 from judging import ask, judge
 from optional_programs import skip_without
 
@@ -235,7 +235,7 @@ def test_ends_of_compiled_programs(service: Service) -> None:
         name: (f"{C}#include <cstdlib>\n{code}", verdict, beginning)
         for name, (code, verdict, beginning) in CPP_ENDS.items()
     }
-    _check(service, GRID, rows, language="cpp")
+    _check(service, GUESS, rows, language="cpp")
 
 
 # An interactor in Python, and the verdict and message of a program that asks it a few times.
