@@ -124,7 +124,7 @@ def test_a_replay_of_a_verifier_has_the_completion_and_the_prompt(under: Under) 
     for number, (completion, (source, _)) in enumerate(completions.items()):
         submission = Submission(source, grader, LIMITS, completion=completion, prompt=prompt)
         origin = Origin(extract="auto", prompt="" if number else json.dumps(prompt))
-        verdict = "passed" if source else "no_code"
+        verdict: wire.Verdict = "passed" if source else "no_code"
         outcome = Outcome(Judgement(verdict, 1, 1), 1.0)
         under.write((item(number, submission=submission, origin=origin), outcome))
     for number, (completion, (_, rule)) in enumerate(completions.items()):

@@ -9,7 +9,8 @@ import pytest
 from harness import Service
 from judging import judge
 from optional_programs import skip_without
-from verifier_problems import PROBLEMS, Problem
+
+from features.verifiers.e2e.verifier_problems import PROBLEMS, Problem
 
 
 def grader_of(problem: Problem) -> dict[str, Any]:
