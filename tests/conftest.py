@@ -40,6 +40,12 @@ if importlib.util.find_spec("hypothesis") is not None:  # not in a trainer's env
     )
     settings.load_profile("tests")
 
+if importlib.util.find_spec("proctor_service") is not None:
+    from proctor_service.settings import prepared_folder
+
+    # The prepared files of the installation are for its services; a test makes those that it needs.
+    prepared_folder.FOLDER = Path("/nonexistent")
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -94,6 +94,7 @@ class PreparedFiles:
             except asyncio.CancelledError:
                 with suppress(ProcessLookupError):
                     os.killpg(child.pid, signal.SIGKILL)
+                await child.communicate()  # the loop must outlive the pipe
                 raise
             self._scripts[name] = await asyncio.to_thread(_find, self._folder, name)
         if self._scripts[name] is None:
