@@ -9,8 +9,7 @@ import pytest
 from harness import Service
 from judging import judge
 from optional_programs import skip_without
-
-from features.verifiers.e2e.verifier_problems import PROBLEMS, Problem
+from verifier_problems import PROBLEMS, Problem
 
 
 def grader_of(problem: Problem) -> dict[str, Any]:

@@ -8,8 +8,7 @@ import pytest
 from harness import Service
 from judging import judge
 from optional_programs import skip_without
-
-from features.verifiers.e2e.verifier_attacks import ATTACKS, HONEST, SECRET, SLOW, VERIFIERS
+from verifier_attacks import ATTACKS, HONEST, SECRET, SLOW, VERIFIERS
 
 LIMITS = {"cpu_seconds": 0.5, "wall_seconds": 0.5, "memory_mb": 256}
 LEAST = -1.0
