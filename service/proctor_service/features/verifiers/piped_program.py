@@ -136,6 +136,11 @@ class PipedProgram:
         self.needs_input = self.is_stuck = self.is_blocked = False
 
     @property
+    def has_turn(self) -> bool:
+        """True while its idle time counts as its own."""
+        return self._has_turn
+
+    @property
     def is_waiting(self) -> bool:
         """True if it waits for its peer."""
         return self.needs_input or self.is_blocked

@@ -160,11 +160,10 @@ class Talk:
                 self._end_input()
             return
         both_wait = submission.is_waiting and interactor.is_waiting
-        if both_wait and not self._is_deadlock:
-            if submission.is_stuck and interactor.is_stuck:
-                self._stop("wall_limit")
-            else:
-                submission.own_wait()
+        if both_wait and submission.is_stuck and interactor.is_stuck:
+            self._stop("wall_limit")
+        elif both_wait and not submission.has_turn:  # it may have said once more that it waits
+            submission.own_wait()
         self._is_deadlock = both_wait
 
     def _end_input(self) -> None:
