@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import Any
 
 import pytest
@@ -20,11 +19,7 @@ def grader_of(problem: Problem) -> dict[str, Any]:
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_problems(service: Service, name: str) -> None:
     problem = PROBLEMS[name]
-    for program in problem.needs:
-        if program == "numpy":
-            skip_without("numpy")
-        elif shutil.which(program) is None:
-            pytest.skip(f"there is no {program}")
+    skip_without(*problem.needs)
     grader = grader_of(problem)
     wanted = dict.fromkeys(problem.right, ("passed", 1.0)) | dict(problem.wrong)
     items = [{"completion": text, **problem.submission} for text in wanted]
