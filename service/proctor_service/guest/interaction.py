@@ -9,7 +9,7 @@ in pieces of at most 64 KB, as JSON lines:
     ["again"]                look again whether the program waits
     ["alone"]                its peer waits, too: from now on its wait is its own
     ["out", taken, base64]   from its standard output; `taken`: bytes of input that it has been given
-    ["waits", taken, sure]   it waits for input. `sure`: nothing in the sandbox can end the wait
+    ["waits", taken]         it waits for input
     ["blocked", taken]       it waits for credit
     ["busy", taken]          it does not, although it has spoken
     ["took", taken]          it has been given so much
@@ -210,9 +210,8 @@ class _Relay:
 
     def check_wait(self) -> None:
         """Tell the service if the program waits; else look later again."""
-        is_waiting, is_sure = self.is_waiting()
-        if is_waiting:
-            self.say(b'["waits",%d,%d]\n' % (self.taken, is_sure))
+        if self.is_waiting():
+            self.say(b'["waits",%d]\n' % self.taken)
             self.is_settled = self.has_spoken = True
         elif self.credit <= 0 and self.unread_output():
             self.tell_blocked()
@@ -227,14 +226,12 @@ class _Relay:
         self.say(b'["blocked",%d]\n' % self.taken)
         self.is_settled = self.has_spoken = True
 
-    def is_waiting(self) -> tuple[bool, bool]:
-        """Return whether the program waits for input, and whether that is sure."""
-        if self.unfed or self.unread_input():
-            return False, False
-        is_waiting, is_sure = self.waits.state()
-        if self.stdout >= 0 and select.select([self.stdout], [], [], 0)[0]:
-            return False, False  # it has printed, or closed its stdout, just before the wait
-        return is_waiting, is_sure
+    def is_waiting(self) -> bool:
+        """Return True if the program waits for input."""
+        if self.unfed or self.unread_input() or not self.waits.are_all():
+            return False
+        # It may have printed, or closed its stdout, just before the wait.
+        return self.stdout < 0 or not select.select([self.stdout], [], [], 0)[0]
 
     def unread_input(self) -> int:
         return _readable(self.stdin) if self.stdin >= 0 else 0

@@ -17,14 +17,13 @@ _POLLS = MappingProxyType(
 """Numbers of poll, select, epoll_wait, pselect6, ppoll, epoll_pwait and epoll_pwait2."""
 _MOST_THREADS = 128
 _PROGRAM = 2  # the PID of this process, beside the init of a namespace of its own
-_SIGALRM = 1 << 13  # in the mask of caught signals
 
 
 class Waits:
     """Looks at a program, and at all other processes of its sandbox.
 
     `pid`: its process. `stdin`: the end of its standard input at which this process writes. Without a PID
-    namespace of the sandbox, only children of the program are known, and no wait is sure.
+    namespace of the sandbox, only children of the program are known.
     """
 
     def __init__(self, pid: int, stdin: int) -> None:
@@ -35,8 +34,8 @@ class Waits:
         self._ours = (1, os.getpid())
         self._is_alone = os.getpid() == _PROGRAM
 
-    def state(self) -> tuple[bool, bool]:
-        """Return whether the program waits for input, and whether nothing but input can wake it."""
+    def are_all(self) -> bool:
+        """Return True if the program waits for input: all threads sleep, and one of them for it."""
         waits, threads = False, 0
         try:
             for pid in self._processes():
@@ -44,11 +43,11 @@ class Waits:
                     threads += 1
                     its_wait = self._waits(pid, thread)
                     if its_wait is None or threads > _MOST_THREADS:
-                        return False, False
+                        return False
                     waits = waits or its_wait
         except OSError:  # a thread has just ended
-            return False, False
-        return waits, waits and threads == 1 and self._is_alone and self._is_undisturbed()
+            return False
+        return waits
 
     def _processes(self) -> list[int]:
         if self._is_alone:
@@ -89,11 +88,3 @@ class Waits:
             return os.readlink(f"/proc/{pid}/fd/{descriptor}") == self._pipe
         except OSError:
             return descriptor == 0
-
-    def _is_undisturbed(self) -> bool:
-        """Return False for a program with a handler of SIGALRM: a timer may end its wait."""
-        with open(f"/proc/{self._pid}/status", "rb") as file:
-            for line in file:
-                if line.startswith(b"SigCgt:"):
-                    return not int(line.split()[1], 16) & _SIGALRM
-        return False

@@ -17,8 +17,8 @@ from proctor_service.guest.interaction import CREDIT_BYTES, MAX_REPORT_BYTES, PI
 from proctor_service.judge.run import Run, begin, check_outcome
 from proctor_service.sandbox.interface import GuestMessage, Limits, Sandbox
 
-_LINE = re.compile(rb'!?\["([a-z]+)"(?:,([0-9]{1,18}))?(?:,([01]))?(?:,"([A-Za-z0-9+/=]*)")?\]')
-"""`["out",0,"NQo="]`, `["waits",12,1]`, `!["closed"]`."""
+_LINE = re.compile(rb'!?\["([a-z]+)"(?:,([0-9]{1,18}))?(?:,"([A-Za-z0-9+/=]*)")?\]')
+"""`["out",0,"NQo="]`, `["waits",12]`, `!["closed"]`."""
 _STATES = (b"out", b"waits", b"blocked", b"busy")
 
 
@@ -35,8 +35,8 @@ class PipedProgram:
     has taken input, or has closed its standard output.
 
     `said_bytes`, `given_bytes`, `taken_bytes`: what it has printed, and of its input what was sent, and what
-    is in its pipe or read. `needs_input`: it has read all its input and waits for more. `is_stuck`: nothing
-    in its sandbox can end this wait. `is_blocked`: it waits for `allow`.
+    is in its pipe or read. `needs_input`: it has read all its input and waits for more. `is_blocked`: it
+    waits for `allow`.
     """
 
     sandbox: Sandbox
@@ -46,7 +46,6 @@ class PipedProgram:
     given_bytes: int = 0
     taken_bytes: int = 0
     needs_input: bool = False
-    is_stuck: bool = False
     is_blocked: bool = False
     is_closed: bool = False
     _read_bytes: int | None = None
@@ -133,7 +132,7 @@ class PipedProgram:
         self.sandbox.send(line)
 
     def _forget_wait(self) -> None:
-        self.needs_input = self.is_stuck = self.is_blocked = False
+        self.needs_input = self.is_blocked = False
 
     @property
     def has_turn(self) -> bool:
@@ -157,12 +156,12 @@ class PipedProgram:
         found = _LINE.fullmatch(line)
         if found is None:
             return
-        word, number, sure, text = found.groups()
+        word, number, text = found.groups()
         if number is not None and word != b"read":
             self.taken_bytes = max(self.taken_bytes, min(int(number), self.given_bytes))
             self._taken.set()
         keeps_turn = line.startswith(b"!")
-        self._mark_turn(word, ends=not keeps_turn, is_sure=sure == b"1")
+        self._mark_turn(word, ends=not keeps_turn)
         if word == b"out":
             data = _decoded(text)
             self.said_bytes += len(data)
@@ -176,13 +175,12 @@ class PipedProgram:
         if word == b"closed" or number is not None:
             self.on_change()
 
-    def _mark_turn(self, word: bytes, *, ends: bool, is_sure: bool) -> None:
+    def _mark_turn(self, word: bytes, *, ends: bool) -> None:
         """Note whose turn it is after a line; return a turn that should not have ended."""
         is_behind = self.taken_bytes < self.given_bytes  # new input is on its way
         if word in _STATES:
             self.is_blocked = word == b"blocked"
             self.needs_input = word == b"waits" and not is_behind
-            self.is_stuck = self.needs_input and is_sure
             is_behind = is_behind and not self.is_blocked
         if ends:
             self._has_turn = False

@@ -169,7 +169,7 @@ class ProgramConversation:
             if self._piped.is_over and self._line:  # without its newline
                 last, self._line = bytes(self._line), bytearray()
                 return last
-            if self._piped.is_over or (self._piped.is_waiting and self._piped.is_stuck):
+            if self._piped.is_over:
                 return None
             if self._piped.is_waiting and not is_alone:
                 self._piped.own_wait()

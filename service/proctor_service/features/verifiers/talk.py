@@ -8,8 +8,8 @@ holds no more either. What is said decides, and never the order in which the two
 judges all that the submission said. Its input ends only as it asks for more after the submission's end, and
 then a rejection means that the submission ended early.
 
-Both sandboxes are idle while they wait for each other. This time is the submission's, as if it waited alone.
-Where nothing can end the wait, for single-threaded programs that both read, the talk ends at once.
+Both sandboxes are idle while they wait for each other. This time is the submission's, as if it waited alone:
+what the two say of their waits is of different moments, so that it ends no talk by itself.
 """
 
 from __future__ import annotations
@@ -160,9 +160,7 @@ class Talk:
                 self._end_input()
             return
         both_wait = submission.is_waiting and interactor.is_waiting
-        if both_wait and submission.is_stuck and interactor.is_stuck:
-            self._stop("wall_limit")
-        elif both_wait and not submission.has_turn:  # it may have said once more that it waits
+        if both_wait and not submission.has_turn:  # it may have said once more that it waits
             submission.own_wait()
         self._is_deadlock = both_wait
 
