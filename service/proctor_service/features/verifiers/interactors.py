@@ -64,7 +64,7 @@ class ByInteractor:
         job, data = program.job_with(case.argv, files, interactive=True)
         its_job, its_data = self._job(interactor, case)
         async with self._programs.pairs.pair(self._backend, first, second) as sandboxes:
-            talk = Talk(*sandboxes, self._result_of, limits.output_kb << 10)
+            talk = Talk(*sandboxes, self._result_of, limits.output_kb << 10, limits.wall_seconds)
             talk.interactor.begin(its_job, its_limits, its_data)
             talk.submission.begin(job, limits, data, state)
             end = await talk.finished()

@@ -52,7 +52,8 @@ class Talk:
     """The talk of two programs, whose jobs the caller begins.
 
     `result_of`: returns what a finished interactor says. `kept_bytes`: of what the submission says, for its
-    result.
+    result. `wall_seconds`: of the submission; for so long the interactor waits for a submission that says
+    nothing of its own wait, for it may have stopped the process that would.
     """
 
     def __init__(
@@ -61,12 +62,15 @@ class Talk:
         interactor: Sandbox,
         result_of: Callable[[Run], CheckResult],
         kept_bytes: int,
+        wall_seconds: float,
     ) -> None:
         self.submission = PipedProgram(submission, self._from_submission, self._on_change)
         self.interactor = PipedProgram(interactor, self._from_interactor, self._on_change)
         self._result_of = result_of
         self._stdout = bytearray()
         self._kept_bytes = kept_bytes
+        self._wall_seconds = wall_seconds
+        self._patience: asyncio.TimerHandle | None = None
         self._run: Run | None = None
         self._result: CheckResult | None = None
         self._is_early = False
@@ -89,6 +93,7 @@ class Talk:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
+            self._end_patience()
         return TalkEnd(
             run,
             interactor,
@@ -149,6 +154,7 @@ class Talk:
 
     def _on_change(self) -> None:
         submission, interactor = self.submission, self.interactor
+        self._end_patience()
         self._allow_more()
         if interactor.is_over or interactor.is_hung_up:
             return
@@ -162,7 +168,15 @@ class Talk:
         both_wait = submission.is_waiting and interactor.is_waiting
         if both_wait and not submission.has_turn:  # it may have said once more that it waits
             submission.own_wait()
+        elif interactor.is_waiting and not submission.has_turn:
+            loop = asyncio.get_running_loop()
+            self._patience = loop.call_later(self._wall_seconds, submission.own_wait)
         self._is_deadlock = both_wait
+
+    def _end_patience(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
 
     def _end_input(self) -> None:
         """Tell the interactor, which asks for more, that there is no more."""
