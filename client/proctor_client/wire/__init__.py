@@ -119,7 +119,7 @@ from proctor_client.wire.sandboxes import (
     StopResponse,
 )
 from proctor_client.wire.service import Capacity, Fingerprint, Health, Problem, ProblemBody
-from proctor_client.wire.verifiers import Verifier, VerifierList, VerifierParam
+from proctor_client.wire.verifiers import Verifier, VerifierLimits, VerifierList, VerifierParam
 
 __all__ = [
     "MAX_FAILURES",
@@ -224,6 +224,7 @@ __all__ = [
     "Verdict",
     "Verifier",
     "VerifierGrader",
+    "VerifierLimits",
     "VerifierList",
     "VerifierParam",
     "dump",

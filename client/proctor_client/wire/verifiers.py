@@ -5,7 +5,6 @@ from __future__ import annotations
 from pydantic import ConfigDict, Field, JsonValue
 
 from proctor_client.wire.base import Response
-from proctor_client.wire.limits import Limits
 
 _EXACT: dict[str, JsonValue] = {
     "name": "exact",
@@ -38,6 +37,19 @@ class VerifierParam(Response):
     description: str = ""
 
 
+class VerifierLimits(Response):
+    """Limits of a verifier's runs; null: the service's default."""
+
+    cpu_seconds: float | None = None
+    wall_seconds: float | None = None
+    total_cpu_seconds: float | None = None
+    total_wall_seconds: float | None = None
+    memory_mb: int | None = None
+    output_kb: int | None = None
+    processes: int | None = None
+    disk_mb: int | None = None
+
+
 class Verifier(Response):
     """Verifier of the service, for the grader `verifier` by its name."""
 
@@ -48,7 +60,7 @@ class Verifier(Response):
     language: str = "python"
     environment: str | None = Field(None, description="Of its sandbox; null: `default`.")
     params: dict[str, VerifierParam] = Field(default_factory=dict)
-    limits: Limits | None = Field(None, description="Of its runs, where it sets some.")
+    limits: VerifierLimits | None = Field(None, description="Of its runs, where it sets some.")
     digest: str = Field("", description="Changes with its source and its parameters.")
     available: bool = True
     reason: str | None = Field(None, description="Why it is not available, and the remedy.")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from proctor_client.wire import Limits, VerifierList, VerifierParam
 from proctor_client.wire import Verifier as WireVerifier
+from proctor_client.wire import VerifierLimits, VerifierList, VerifierParam
 from proctor_service.features.verifiers.named_verifiers import NamedVerifiers
 from proctor_service.http.openapi import answers
 from proctor_service.settings.verifiers import Param, Verifier
@@ -33,7 +33,7 @@ def _body(verifier: Verifier, named: NamedVerifiers) -> WireVerifier:
         language=verifier.language,
         environment=verifier.environment,
         params={name: _param(each) for name, each in verifier.params.items()},
-        limits=Limits(**limits) if limits else None,
+        limits=VerifierLimits(**limits) if limits else None,
         digest=verifier.digest,
         available=reason is None,
         reason=reason,
