@@ -34,6 +34,7 @@ from proctor_service.errors import StartError
 from proctor_service.settings.aviato import AviatoOptions
 from proctor_service.settings.language_rows import languages_of
 from proctor_service.settings.languages import Language
+from proctor_service.settings.mistakes import first_mistake
 
 DEFAULT = "default"
 """Name of the environment of PROCTOR_SANDBOX_PYTHON, reserved in the file."""
@@ -174,9 +175,6 @@ def read_environments(path: Path | None) -> Mapping[str, Environment]:
     try:
         return _File.model_validate(tomllib.loads(path.read_text(encoding="utf-8"))).environments
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"]))
-        message = first["msg"].removeprefix("Value error, ")
-        raise StartError(f"{where}: {field}: {message}") from None
+        raise StartError(f"{where}: {first_mistake(error)}") from None
     except (OSError, ValueError) as error:
         raise StartError(f"{where}: {error}") from None

@@ -34,6 +34,7 @@ from pydantic import (
 from proctor_service.errors import StartError
 from proctor_service.settings.environments import DefaultLimits
 from proctor_service.settings.languages import PYTHON
+from proctor_service.settings.mistakes import first_mistake
 
 ParamType = Literal["string", "integer", "number", "boolean", "array", "object"]
 NAME = re.compile(r"[a-z][a-z0-9_.-]{0,62}")  # "json_schema"; not "-a"
@@ -148,10 +149,7 @@ def _read(path: Path) -> Verifier:
         text = path.read_text(encoding="utf-8")
         read = _File.model_validate(tomllib.loads(text))
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"]))
-        message = first["msg"].removeprefix("Value error, ")
-        raise StartError(f"{where}: {f'{field}: ' if field else ''}{message}") from None
+        raise StartError(f"{where}: {first_mistake(error)}") from None
     except (OSError, ValueError) as error:
         raise StartError(f"{where}: {error}") from None
     source = read.source
