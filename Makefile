@@ -33,6 +33,9 @@ BUILDAH ?= buildah
 SMOKE ?= 1
 # Processes of one suite; CI runs two suites at a time, with one process each.
 JOBS ?= 2
+# A test that hangs, and a process of tests that dies, end the run: pytest-xdist would wait forever.
+IN_PARALLEL = -n $(JOBS) --dist loadfile --max-worker-restart 0 \
+	-o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true
 # uv, which is installed with the service, makes the environments of trainers: it unpacks a package such as
 # torch once for all of them. It reads variables and files of its own (UV_DEFAULT_INDEX, …) and not pip.conf.
 ifdef PIP_FIND_LINKS
@@ -74,13 +77,13 @@ dist: $(VENV)/.service ## build wheels of the client, the service and the traine
 	$(BIN)/python -m pip wheel --disable-pip-version-check --no-deps --wheel-dir $(DIST) ./client ./service ./trainers
 
 test-fast: $(VENV)/.tools ## run the tests that start no service, and a few with real sandboxes
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not (slow or service) or smoke"
+	$(BIN)/python -m pytest $(IN_PARALLEL) -m "not (slow or service) or smoke"
 
 test-newest-python: ## the same tests with Python 3.13, in .venv-newest; NEWEST_PYTHON=… for another
 	$(MAKE) test-fast VENV=$(NEWEST_VENV) PYTHON=$(NEWEST_PYTHON)
 
 test: $(VENV)/.tools ## run the tests of the core, which need nothing but what pip installs
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest $(IN_PARALLEL) --no-loadscope-reorder
 
 test-all: test $(SUITES:%=test-%) test-trl test-art test-unsloth test-harbor test-adapters ## run everything, feature by feature; needs `make test-programs`
 
@@ -89,12 +92,12 @@ test-programs: ## install the programs that suites need, from Debian and npm; as
 
 # Each suite says which programs it needs and does not find.
 $(SUITES:%=test-%): test-%: $(VENV)/.tools
-	$(BIN)/python -m pytest --show-capture=stdout -n $(JOBS) --dist loadfile $(addprefix tests/,$(or $(FOLDERS_$*),$*))
+	$(BIN)/python -m pytest --show-capture=stdout $(IN_PARALLEL) $(addprefix tests/,$(or $(FOLDERS_$*),$*))
 
 test-feature: $(VENV)/.tools ## all tests of one feature, NAME=journal
 	@test -n "$(NAME)" -a -d "tests/features/$(NAME)" || \
 		{ echo "Name a feature: make test-feature NAME=…, one of $(filter-out conftest.py __pycache__,$(notdir $(wildcard tests/features/*)))"; exit 1; }
-	$(BIN)/python -m pytest --show-capture=stdout -n $(JOBS) --dist loadfile $(FEATURE)
+	$(BIN)/python -m pytest --show-capture=stdout $(IN_PARALLEL) $(FEATURE)
 
 test-agents: ## rollouts with tools, and gradings of sandboxes that agents have tampered with
 test-attacks: ## hostile programs and agents, as root and as an ordinary user
