@@ -18,7 +18,7 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import Any, NamedTuple
 
 Row = tuple[Any, ...]
@@ -116,27 +116,34 @@ def _databases(params: dict[str, Any]) -> Sequence[str | None]:
 
 def _opened(path: str | None, params: dict[str, Any]) -> sqlite3.Connection:
     """Return a connection that can only read. Raises InvalidTask."""
-    try:
-        if path is None:
-            connection = sqlite3.connect(":memory:", isolation_level=None)
-            _bound(connection, params["seconds"])
-            connection.executescript(params["setup"])
-        else:
-            quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-            address = f"file:{quoted}?mode=ro&immutable=1"
-            connection = sqlite3.connect(address, uri=True, isolation_level=None)
-        connection.text_factory = lambda data: data.decode(errors="ignore")
-        connection.execute("PRAGMA query_only = ON")
-        connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
-    except (sqlite3.Error, ValueError) as error:  # ValueError: a zero byte in the path
-        if path is None:
-            raise InvalidTask(f"params.setup: {error}") from None
-        hint = "`paths` of the verifier's environment show it folders"
-        raise InvalidTask(f"params.database: {path!r}: {error}; {hint}") from None
-    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE_BYTES)
-    connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-    connection.set_authorizer(_authorized)
+    with ExitStack() as on_failure:
+        try:
+            connection = sqlite3.connect(_address(path), uri=True, isolation_level=None)
+            on_failure.callback(connection.close)
+            if path is None:
+                _bound(connection, params["seconds"])
+                connection.executescript(params["setup"])
+            connection.text_factory = lambda data: data.decode(errors="ignore")
+            connection.execute("PRAGMA query_only = ON")
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
+        except (sqlite3.Error, ValueError) as error:  # ValueError: a zero byte in the path
+            if path is None:
+                raise InvalidTask(f"params.setup: {error}") from None
+            hint = "`paths` of the verifier's environment show it folders"
+            raise InvalidTask(f"params.database: {path!r}: {error}; {hint}") from None
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE_BYTES)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+        connection.set_authorizer(_authorized)
+        on_failure.pop_all()
     return connection
+
+
+def _address(path: str | None) -> str:
+    """Return the URI of a database on disk, or of one in memory (https://sqlite.org/uri.html)."""
+    if path is None:
+        return ":memory:"
+    quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    return f"file:{quoted}?mode=ro&immutable=1"
 
 
 def _authorized(action: int, first: str | None, second: str | None, *_: str | None) -> int:
