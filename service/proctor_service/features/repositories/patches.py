@@ -100,9 +100,9 @@ def _first_fit(
     for number, reading in enumerate(plain_readings(parsed.files)):
         missing = _missing(parsed.files, reading, paths, reason_of)
         if missing is None:
-            # a patch of new files alone says nothing of a longer prefix
+            # a patch of new files alone tells nothing of another prefix
             has_source = next(sources(parsed.files, reading), None) is not None
-            if (number < 2 or has_source) and (found := tried(reading)):
+            if (number == 0 or has_source) and (found := tried(reading)):
                 return found, None
         elif absent is None:
             absent = PatchFailed(f"the repository has no file {missing}", missing)
