@@ -16,7 +16,8 @@ _NAMES = (
     b"\xff\xfe.bin", b"lib", b"src", b"trail ", b"-dash", b"dev", b"null", b"'s'",
 )  # fmt: skip
 _LINES = (
-    b"", b"    return x", b"def f():", b"}", b"--- a/x", b"+++ b/x", b"@@ -1,2 +1,2 @@", b"diff --git a/x b/x",
+    b"", b"    return x", b"def f():", b"}", b"--- a/x", b"+++ b/x", b"@@ -1,2 +1,2 @@",
+    b"diff --git a/x b/x",
     b"\\ No newline at end of file", b"-- ", b"-- 2", b"  ", b"\t", b"\xff\xfe", b"a\rb", b"foo ", b"- x",
     b"GIT binary patch", b"-", b"+", b"rename from x",
 )  # fmt: skip

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from repository_files import files_of, state_of
 
 from proctor_service.features.repositories.extraction import diff_of, edits_of
 from proctor_service.features.repositories.patches import PatchFailed, read_edits
-from repository_files import files_of, state_of
 
 CODE = "import os\n\n\ndef f(x):\n    return x\n\n\ndef g(x):\n    return 2 * x\n"
 FIXED = CODE.replace("return 2 * x", "return 3 * x")
@@ -49,10 +49,11 @@ def test_blocks_follow_one_another_and_make_files() -> None:
 
 
 def test_a_heading_of_seven_signs_is_no_divider() -> None:
-    text = "a.rst\n<<<<<<< SEARCH\nOld one\n=======\n\ntext\n=======\nNew one\n=======\n\ntext\n>>>>>>> REPLACE\n"
-    base = files_of({"a.rst": "Old one\n=======\n\ntext\n"})
+    old, new = "Old one\n=======\n\ntext\n", "New one\n=======\n\ntext\n"
+    text = f"a.rst\n<<<<<<< SEARCH\n{old}=======\n{new}>>>>>>> REPLACE\n"
+    base = files_of({"a.rst": old})
     applied = read_edits(text.encode()).applied(base)
-    assert applied.change.files == {b"a.rst": state_of("New one\n=======\n\ntext\n")}
+    assert applied.change.files == {b"a.rst": state_of(new)}
 
 
 REFUSED = {
@@ -83,7 +84,7 @@ def test_edits_without_a_reading_are_refused_whole(name: str) -> None:
 
 DIFF = "diff --git a/a.py b/a.py\n--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-1\n+2\n"
 OLD = DIFF.replace("+2", "+3")
-README = "diff --git a/R.md b/R.md\n--- a/R.md\n+++ b/R.md\n@@ -1,4 +1,4 @@\n ```diff\n ```\n-old\n+new\n ```\n"
+README = "--- a/R.md\n+++ b/R.md\n@@ -1,4 +1,4 @@\n ```diff\n ```\n-old\n+new\n ```\n"
 COMPLETIONS = {
     "a fence": (f"Here:\n```diff\n{DIFF}```\nDone.", DIFF),
     "the last fence": (f"```diff\n{OLD}```\nNo, better:\n```patch\n{DIFF}```\n", DIFF),

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
+from repository_files import Files, files_of, state_of
+from shared_data import shared_data
 
 from proctor_service.features.repositories.change import Change, FileState
 from proctor_service.features.repositories.patches import PatchFailed, read_patch
-from repository_files import Files, files_of, state_of
-from shared_data import shared_data
 
 CORE = "".join(f"line {number}\n" for number in range(1, 31))
 FIXED = CORE.replace("line 12\n", "line twelve\n")
@@ -114,7 +114,7 @@ REFUSED = {
     "another file": (PLAIN.replace("core.py", "other.py"), "no file"),
     "another context": (PLAIN.replace("line 12", "line 99"), "fits nowhere"),
     "two places": (
-        "--- a/twice.py\n+++ b/twice.py\n@@ -70,3 +70,3 @@\n def f():\n-    x = 1\n+    x = 2\n     return x\n",
+        "--- a/twice.py\n+++ b/twice.py\n@@ -70,2 +70,2 @@\n def f():\n-    x = 1\n+    x = 2\n",
         "several places",
     ),
     "no place": ("--- a/twice.py\n+++ b/twice.py\n@@ -70,0 +71 @@\n+x\n", "names no place"),
@@ -138,7 +138,7 @@ REFUSED = {
         "not all of its lines",
     ),
     "damaged binary data": (
-        "diff --git a/x b/x\nnew file mode 100644\nindex 0000000..1111111\nGIT binary patch\nliteral 3\nDcmZ\n\n",
+        "diff --git a/x b/x\nnew file mode 100644\nGIT binary patch\nliteral 3\nDcmZ\n\n",
         "damaged data",
     ),
 }  # fmt: skip

@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from proctor_service.features.repositories.patches import read_patch
 from random_repositories import RandomTrees, Tree, commit_all, difference
 from repository_files import Files
+
+from proctor_service.features.repositories.patches import read_patch
 
 PAIRS = 120
 OPTIONS = (

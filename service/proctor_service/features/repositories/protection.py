@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from proctor_service.features.repositories import command_scripts, suite_files
 from proctor_service.features.repositories.applying import parents
 from proctor_service.features.repositories.change import Base, Reason
-from proctor_service.features.repositories.ignore_rules import IgnoreRules, matching, name_matches
+from proctor_service.features.repositories.ignore_rules import IgnoreRules, NamePattern, rules_of
 
 PYTHON_KINDS = frozenset(["pytest", "unittest", "django", "sympy"])
 NODE_KINDS = frozenset(["jest", "vitest", "mocha", "node"])
@@ -105,11 +105,9 @@ class Rules:
             for path in self._paths
             if path.endswith(b"/pyvenv.cfg")
         }
-        self._names = (
-            (_PYTHON_NAMES if self.has_python else ())
-            + (_NODE_NAMES if self.has_node else ())
-            + _OTHER_NAMES
-        )
+        patterns = _PYTHON_NAMES * self.has_python + _NODE_NAMES * self.has_node + _OTHER_NAMES
+        self._names = [NamePattern(each) for each in patterns]
+        self._protected = rules_of(protection.protect)
 
     def _content(self, path: bytes) -> bytes | None:
         state = self._base.state(path) if path in self._paths else None
@@ -153,11 +151,11 @@ class Rules:
         """Return True for a file of the task, and for one in the place of a folder of such files."""
         if path in self._files or path in self._above or path.startswith(self._folders):
             return True
-        if any(name_matches(pattern, each) for each in path.split(b"/") for pattern in self._names):
+        if any(pattern.matches(each) for each in path.split(b"/") for pattern in self._names):
             return True
         if _CARGO_FILE.search(path) or self._collection.is_test_by_name(path):
             return True
-        return bool(self._protection.protect) and matching(self._protection.protect, path)
+        return bool(self._protection.protect) and self._protected.is_ignored(path)
 
     def _shadows(self, names: list[bytes]) -> bool:
         """Return True for a new top-level module of a runner's name, in a folder that is no package."""

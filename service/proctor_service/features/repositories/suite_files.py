@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from proctor_service.features.repositories import command_scripts
-from proctor_service.features.repositories.ignore_rules import name_matches
+from proctor_service.features.repositories.ignore_rules import NamePattern
 
 FOLDER_NAMES = frozenset([b"tests", b"test", b"testing", b"__tests__", b"spec", b"specs"])
 _MAYBE_SOURCE = frozenset([b"test", b"testing", b"spec", b"specs"])
@@ -65,17 +65,18 @@ def found_tests(
 ) -> FoundTests:
     """Return the test files that the names of tests and the brought files tell of."""
     index = _ByLastName([*paths, *brought])
-    patterns = names_of_kind(kind)
+    patterns = compiled(names_of_kind(kind))
+    with_classes = patterns + compiled(_JVM_NAMES)
     found = {
         file
         for name in listed
         for file in _files_of(name, index)
-        if _is_test_like(file, patterns) or not _is_doctest(name, file)
+        if _is_test_like(file, with_classes) or not _is_source(name, file)
     }
     tests = found | {path for path in brought if _is_test_like(path, patterns)}
     if tests:
         return FoundTests(frozenset(tests))
-    guessed = {path for path in paths if _has_name(path, patterns)}
+    guessed = {path for path in paths if has_name(path, patterns)}
     return FoundTests(frozenset(guessed), is_guess=True)
 
 
@@ -119,27 +120,32 @@ def _files_of(name: str, index: _ByLastName) -> Iterator[bytes]:
                 return
 
 
-def _is_doctest(name: str, file: bytes) -> bool:
-    """Return True for the name of a doctest in a source file, which the change may edit.
+def _is_source(name: str, file: bytes) -> bool:
+    """Return True if a name tells of a file that the change may edit: of a doctest, or a class beside tests.
 
-    Such names are `units/length.py::units.length.to_metres` and `units.length.to_metres`.
+    Names of doctests are `units/length.py::units.length.to_metres` and `units.length.to_metres`.
     """
     path, _, item = name.partition("::")
+    if path.strip().encode("utf-8", "surrogateescape") == file[-len(path.strip()) :]:
+        return file.endswith(b".py") and "." in item.partition("[")[0]
     if not file.endswith(b".py"):
-        return False
-    if path.endswith(".py"):
-        return "." in item.partition("[")[0]
+        return True
     return not re.split(r"[.:\s]", name.partition("[")[0].partition(" ")[0])[-1].startswith("test")
 
 
-def _has_name(path: bytes, patterns: Sequence[bytes]) -> bool:
+def compiled(patterns: Sequence[bytes]) -> list[NamePattern]:
+    return [NamePattern(each) for each in patterns]
+
+
+def has_name(path: bytes, patterns: Sequence[NamePattern]) -> bool:
+    """Return True if one of the patterns matches the last component of a path."""
     last = path.rpartition(b"/")[2]
-    return any(name_matches(pattern, last) for pattern in patterns)
+    return any(pattern.matches(last) for pattern in patterns)
 
 
-def _is_test_like(path: bytes, patterns: Sequence[bytes]) -> bool:
+def _is_test_like(path: bytes, patterns: Sequence[NamePattern]) -> bool:
     folders = path.split(b"/")[:-1]
-    return _has_name(path, patterns) or not FOLDER_NAMES.isdisjoint(folders)
+    return has_name(path, patterns) or not FOLDER_NAMES.isdisjoint(folders)
 
 
 def folders_of(
@@ -191,11 +197,11 @@ class CollectionRule:
     ) -> None:
         self._kind, self._paths = kind, paths
         names = _python_files(read) if kind == "pytest" else ()
-        self._patterns = names_of_kind(kind) + names
+        self._patterns = compiled(names_of_kind(kind) + names)
         self._roots = _collected_roots(command, paths, kind)
 
     def has_test_name(self, path: bytes) -> bool:
-        return _has_name(path, self._patterns)
+        return has_name(path, self._patterns)
 
     def is_test_by_name(self, path: bytes) -> bool:
         """Return True for a file that is a test by its language's rule, wherever it lies."""
