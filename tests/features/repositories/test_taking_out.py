@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import tomllib
 
 import pytest
 from repository_files import files_of, state_of
@@ -48,7 +49,7 @@ PYTEST = Protection(
     report="pytest",
     listed=["tests/test_core.py::test_x", "src/app/testing/tests/test_client.py::test_y"],
     brought=[b"tests/test_core.py"],
-    command=["bash run_tests.sh && make test"],
+    command=["PYTHONPATH=src:more bash run_tests.sh && make test"],
 )
 ANYWHERE = Protection(report="pytest", listed=PYTEST.listed, command=["pytest -q"])
 PATHS = {
@@ -103,6 +104,12 @@ PATHS = {
     "pluggy.so": "shadows_the_runner",
     "unittest/__init__.py": "shadows_the_runner",
     "src/app/pytest.py": None,
+    "argparse.py": "shadows_the_runner",
+    "src/json/__init__.py": "shadows_the_runner",
+    "more/json.py": "shadows_the_runner",
+    "other/json.py": None,
+    "packaging/debian/rules": None,
+    ".env": "protected",
     "../up.py": "outside",
     "/etc/passwd": "outside",
     "a//b": "outside",
@@ -158,6 +165,38 @@ def test_files_of_tests_are_found_by_all_forms_of_names() -> None:
     for kind, name, test, source in cases:
         rule = reasons(files_of(files), Protection(report=kind, listed=[name]))
         assert (rule(test.encode()), rule(source.encode())) == ("protected", None), kind
+
+
+def test_files_that_settings_and_options_name_are_protected() -> None:
+    files = {
+        "jest.config.js": "a = {setupFilesAfterEnv: ['<rootDir>/config/setup.js'], a: './lib/a.js'}",
+        ".mocharc.yml": "spec: x\nrequire:\n  - ./config/hooks\n",
+        "package.json": '{"exports": {"require": "./lib/a.js"}, "jest": {"globalSetup": "./config/all.js"}}',
+        **dict.fromkeys(("config/setup.js", "config/hooks.js", "config/all.js", "lib/a.js"), ""),
+        "ci/ci.ini": "",
+    }  # fmt: skip
+    protection = Protection(report="mocha", command=["npx mocha --config ci/ci.ini lib/a.js"])
+    rule = reasons(files_of(files), protection)
+    found = {path for path in files if rule(path.encode()) == "protected"}
+    assert found == files.keys() - {"lib/a.js", "package.json"}
+
+
+def test_vendored_libraries_of_tests_are_the_tasks() -> None:
+    rule = reasons(files_of({"go.mod": "", "a_test.go": ""}), Protection(report="go"))
+    assert rule(b"vendor/github.com/stretchr/testify/assert/assertions.go") == "protected"
+    assert rule(b"vendor/github.com/pkg/errors/errors.go") is None
+
+
+def test_plugins_that_a_build_would_install_are_the_tasks() -> None:
+    text = "[project]\nname='a'\n[project.entry-points.pytest11]\nx='a.b'\n[tool.hatch.envs.t]\nx='true'\n"
+    crossing = take_out(change_of(**{"pyproject.toml": text}), files_of({"a.py": ""}), PYTEST)
+    state = crossing.change.files[b"pyproject.toml"]
+    assert state is not None
+    parsed = tomllib.loads(state.content.decode())
+    assert parsed["project"] == {"name": "a", "entry-points": {}}
+    assert "envs" not in parsed["tool"]["hatch"]
+    ini = "[options.entry_points]\npytest11 =\n  x = a.b\n"
+    assert not take_out(change_of(**{"setup.cfg": ini}), files_of({"a.py": ""}), PYTEST).change
 
 
 def change_of(**files: str | None) -> Change:

@@ -35,11 +35,9 @@ _DIVIDER = re.compile(rb"={5,9}\s*$")
 _REPLACE = re.compile(rb"(?:>{5,9}|\+{5,9}) ?REPLACE>?\s*$")
 """Matches `>>>>>>> REPLACE` and `+++++++ REPLACE`."""
 _FENCE = re.compile(rb"\s*(?:`{3,}|~{3,})\s*([^`]*)$")
-_DECORATION = re.compile(
-    rb"^(?:[#*\->\s]+)?(?:(?:file ?(?:path|name)?|path)\s*[:=]\s*)?[`*\"'<]*(.*?)[`*\"'>:]*\s*$",
-    re.I | re.S,
-)
-"""Finds `src/app.py` in `### src/app.py`, `**src/app.py**`, "File: `src/app.py`", `src/app.py:`."""
+_LABEL = re.compile(rb"(?:file ?(?:path|name)?|path)\s*[:=]\s*", re.I)
+"""Matches `File: ` and `path=` before a path."""
+MAX_BLOCKS = 10_000
 MAX_DIVIDERS = 16
 LONGEST_PATH = 4096
 
@@ -94,6 +92,8 @@ def read_edits(text: bytes) -> Edits:
                 f"line {begin}: a block without `=======` and `>>>>>>> REPLACE`",
                 hunk=len(blocks) + 1,
             )
+        if len(blocks) == MAX_BLOCKS:
+            raise PatchFailed(f"the text has more than {MAX_BLOCKS} blocks")
         if not names:
             raise PatchFailed(
                 f"line {begin}: a block without the path of its file", hunk=len(blocks) + 1
@@ -126,13 +126,19 @@ def _names_before(lines: Sequence[bytes], begin: int, at: int) -> list[bytes]:
             continue
         if not line.strip() or len(line) > LONGEST_PATH:
             continue
-        decorated = _DECORATION.match(line.strip())
-        if decorated is not None and decorated[1]:
-            found.append(decorated[1].removeprefix(b"./"))
+        if name := _undecorated(line):
+            found.append(name)
         texts += 1
         if texts == 2:
             break
     return found
+
+
+def _undecorated(line: bytes) -> bytes:
+    """Return the path in `### src/app.py`, `**src/app.py**`, "File: `src/app.py`", `src/app.py:`."""
+    text = line.strip().lstrip(b"#*-> \t").lstrip(b"`\"'<")
+    label = _LABEL.match(text)
+    return text[label.end() if label else 0 :].strip(b"`*\"'<>: \t").removeprefix(b"./")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import json
 import posixpath
 import re
 import tomllib
@@ -41,6 +42,7 @@ _NAMES = {
 }
 _OTHER_KINDS = _PYTEST_NAMES + _NODE_NAMES + _GO_NAMES
 LONGEST_NAME = 4096
+MAX_SETTINGS_CHARACTERS = 256 * 1024
 _WITH_CLASS = re.compile(r"\(([\w.]+)\)\s*$")
 """Finds `admin_views.tests.AdminTest` in `test_save (admin_views.tests.AdminTest)`."""
 
@@ -101,7 +103,7 @@ def _files_of(name: str, index: _ByLastName) -> Iterator[bytes]:
     """Yield the file that the name of a test tells of: a path, a module, or a class."""
     if len(name) > LONGEST_NAME:
         return
-    path = name.partition("::")[0].strip()
+    path = name.partition("::")[0].partition(" > ")[0].strip()
     whole = index.find(path.encode("utf-8", "surrogateescape"))
     if whole is not None:
         yield whole
@@ -178,6 +180,51 @@ def folders_of(
                 break
             refused.add(folder)
     return list(folders)
+
+
+_NODE_SETTINGS = tuple(
+    f"{stem}.{ending}"
+    for stem in ("jest.config", "vitest.config", "vite.config", "ava.config")
+    for ending in ("js", "cjs", "mjs", "ts", "mts", "json")
+)
+_MOCHA_SETTINGS = (".mocharc.js", ".mocharc.cjs", ".mocharc.json", ".mocharc.yml", ".mocharc.yaml")
+_VALUE = r"""["']?\s*:\s*(\[[^\]]{0,2000}\]|["'][^"'\n]{1,300}["'])"""
+_NODE_KEY = re.compile(
+    r"\b(?:setupFiles(?:AfterEnv)?|setupTestFrameworkScriptFile|globalSetup|globalTeardown|testEnvironment|"
+    rf"reporters|testRunner|testSequencer|testResultsProcessor|snapshotSerializers){_VALUE}"
+)
+"""Matches `setupFilesAfterEnv: ["<rootDir>/config/jest/setup.js"]`."""
+_MOCHA_KEY = re.compile(
+    rf"\b(?:require|file|reporter|ui)(?:{_VALUE}|:((?:\s{{0,40}}-?\s{{0,40}}[^\s:\[\"']{{1,200}}(?=\n|\Z)){{1,20}}))"
+)
+"""Matches `"require": ["./test/setup.js"]`, and the lines of YAML for it."""
+
+
+def files_of_settings(read: Read) -> frozenset[str]:
+    """Return the files that the settings of JavaScript runners at the repository's root let a run load."""
+    texts = [(_NODE_KEY, read(name)) for name in _NODE_SETTINGS]
+    texts += [(_MOCHA_KEY, read(name)) for name in _MOCHA_SETTINGS]
+    try:
+        package = json.loads(read("package.json") or "{}")
+        texts.append((_NODE_KEY, json.dumps(package.get("jest"))))
+        texts.append((_MOCHA_KEY, json.dumps(package.get("mocha"))))
+    except (ValueError, RecursionError, AttributeError):
+        pass
+    found = set()
+    for pattern, text in texts:
+        for match in pattern.finditer((text or "")[:MAX_SETTINGS_CHARACTERS]):
+            for word in re.findall(r"[\w@<>./-]+", " ".join(filter(None, match.groups()))):
+                found |= _existing(word, read)
+    return frozenset(found)
+
+
+def _existing(word: str, read: Read) -> set[str]:
+    """Return the file that a name in JavaScript's settings means, if the repository has it."""
+    path = posixpath.normpath(word.removeprefix("<rootDir>/"))
+    for ending in ("", ".js", ".cjs", ".mjs", ".ts", ".tsx", "/index.js"):
+        if "." in posixpath.basename(path + ending) and read(path + ending) is not None:
+            return {path + ending}
+    return set()
 
 
 # ---------------------------------------------------------------- what a runner collects
