@@ -34,10 +34,14 @@ class RandomTrees:
         before: Tree = {}
         for _ in range(self._random.randrange(1, 9)):
             _put(before, self._path(), self._state())
-        after = dict(before)
+        return before, self.after(before)
+
+    def after(self, tree: Tree) -> Tree:
+        """Return a tree after a few edits."""
+        after = dict(tree)
         for _ in range(self._random.randrange(1, 6)):
             self._edit_tree(after)
-        return before, after
+        return after
 
     def _path(self) -> bytes:
         depth = self._random.choice((1, 1, 2, 2, 3))

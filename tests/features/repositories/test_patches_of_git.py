@@ -62,3 +62,26 @@ def test_a_patch_without_its_binary_data_leaves_those_files_out(tmp_path: Path) 
         for path in before.keys() | after.keys():
             if path.decode("utf-8", "backslashreplace") not in left_out:
                 assert made.get(path) == after.get(path), (path, text)
+
+
+def test_diffs_of_two_commits_apply_one_after_the_other(tmp_path: Path) -> None:
+    trees = RandomTrees(43)
+    pairs = [trees.pair() for _ in range(80)]
+    branches: dict[str, Tree] = {}
+    thirds = [trees.after(second) for _, second in pairs]
+    for number, (first, second) in enumerate(pairs):
+        branches |= {f"a{number}": first, f"b{number}": second, f"c{number}": thirds[number]}
+    commit_all(tmp_path / "git", branches)
+    options = (("--binary",), ("--binary", "-C", "--find-copies-harder"))
+    wrong = []
+    for number, (first, _) in enumerate(pairs):
+        text = b"".join(
+            difference(
+                tmp_path / "git", f"{before}{number}", f"{after}{number}", options[number % 2]
+            )
+            for before, after in ("ab", "bc")
+        )
+        applied = read_patch(text).applied(Files(first)) if text else None
+        if applied is not None and Files(first).after(applied.change) != thirds[number]:
+            wrong.append((number, text))
+    assert wrong == []
