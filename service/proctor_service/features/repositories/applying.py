@@ -1,8 +1,8 @@
 """Applies the files of a patch in one reading to a base. Pure, no I/O, never in part.
 
 Within one diff of git, copies and swapped files take their source as it was before the diff; in several
-diffs, one after the other, they take it as the earlier ones made it. A diff of git is sorted by path, so a new
-one begins where the order falls.
+diffs, one after the other, they take it as the earlier ones made it. A diff of git is sorted by path, so
+another one begins where the order falls.
 """
 
 from __future__ import annotations
@@ -102,11 +102,12 @@ def applied_in(
 
 def _diff_numbers(files: Sequence[FilePatch], reading: Reading) -> list[int]:
     """Return for each file the number of the diff that it belongs to."""
-    found, number, last = [], 0, b""
+    found, number, last, last_kind = [], 0, b"", ""
     for file in files:
         path = reading.path(file.new) or reading.path(file.old) or b""
-        number += path < last
-        last = path
+        is_new_type = path == last and (last_kind, file.kind) == ("delete", "create")
+        number += bool(found) and path <= last and not is_new_type
+        last, last_kind = path, file.kind
         found.append(number)
     return found
 
