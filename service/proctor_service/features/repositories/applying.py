@@ -7,7 +7,7 @@ another one begins where the order falls.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from proctor_service.features.repositories import hunks
 from proctor_service.features.repositories.binary_patches import blob_hash, patched_binary
@@ -59,21 +59,19 @@ class WorkingFiles:
                 files[path] = state
         return Change(files)
 
-    def conflict(self) -> tuple[bytes, bytes] | None:
-        """Return a file that would lie below another file, and that other one; None without one."""
+    def conflicts(self) -> Iterator[tuple[bytes, bytes]]:
+        """Yield each file that would lie below another file, and that other one."""
         made = [path for path, state in self.changed.items() if state is not None]
         for path in made:
-            for parent in parents(path):
-                if self.exists(parent):
-                    return path, parent
+            above = next((each for each in parents(path) if self.exists(each)), None)
+            if above is not None:
+                yield path, above
         added = {path for path in made if path not in self.paths}
         if added:
             for path in self.paths:
-                if self.exists(path):
-                    for parent in parents(path):
-                        if parent in added:
-                            return path, parent
-        return None
+                above = next((each for each in parents(path) if each in added), None)
+                if above is not None and self.exists(path):
+                    yield path, above
 
 
 def parents(path: bytes) -> list[bytes]:
@@ -102,7 +100,8 @@ def applied_in(
 
 def _diff_numbers(files: Sequence[FilePatch], reading: Reading) -> list[int]:
     """Return for each file the number of the diff that it belongs to."""
-    found, number, last, last_kind = [], 0, b"", ""
+    found: list[int] = []
+    number, last, last_kind = 0, b"", ""
     for file in files:
         path = reading.path(file.new) or reading.path(file.old) or b""
         is_new_type = path == last and (last_kind, file.kind) == ("delete", "create")
@@ -268,16 +267,13 @@ class _Application:
         return FileState(mode, content)
 
     def result(self) -> Applied:
-        conflict = self._working.conflict()
-        while conflict is not None:
-            path, parent = conflict
+        for path, parent in list(self._working.conflicts()):
             state = self._working.changed.get(parent)
             if state is None or state.mode != "link" or path not in self._working.changed:
                 raise PatchFailed(
                     f"{shown_path(path)} would lie below the file {shown_path(parent)}",
                     shown_path(path),
                 )
-            del self._working.changed[path]
+            self._working.changed.pop(path)
             self._left_out[LeftOut(shown_path(path), "below_a_link")] = None
-            conflict = self._working.conflict()
         return Applied(self._working.change(), tuple(self._how), tuple(self._left_out))

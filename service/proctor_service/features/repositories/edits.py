@@ -219,7 +219,7 @@ class Edits:
                 if (reason := stated_reason(reason_of(path))) is None:
                     raise
                 left_out[LeftOut(shown_path(path), reason)] = None
-        conflict = working.conflict()
+        conflict = next(working.conflicts(), None)
         if conflict is not None:
             raise PatchFailed("a file would lie below another file", shown_path(conflict[0]))
         return Applied(working.change(), tuple(how), tuple(left_out))
