@@ -48,6 +48,7 @@ HOSTILE = {
     "delta without an end": binary(b"delta", 4, b"\xff\xff\xff\xff"),
     "blanks in a head": b"diff --git" + b" a" * 1_000_000 + b"\n",
     "names without an end": b'diff --git "a/' + b"\\\\" * 500_000 + b"\n",
+    "a deep name": b"--- /dev/null\n+++ b/%s\n@@ -0,0 +1 @@\n+x\n" % (b"a/" * 1_000_000 + b"a"),
     "nul": b'--- "a/f\\000"\n+++ "b/f\\000"\n@@ -1 +1 @@\n-a\n+b\n',
 }  # fmt: skip
 

@@ -18,6 +18,7 @@ from proctor_service.features.repositories.change import (
     LeftOut,
     Mode,
     Reason,
+    is_possible,
     shown_path,
 )
 from proctor_service.features.repositories.failures import Applied, PatchFailed, Work
@@ -159,7 +160,7 @@ class _Application:
 
     def _apply(self, file: FilePatch, old: bytes | None, new: bytes | None) -> None:
         for name in (file.old, file.new):
-            if name is not None and (b"\0" in name.raw or self._reading.path(name) is None):
+            if name is not None and not is_possible(self._reading.path(name) or b""):
                 raise PatchFailed("a name that no file can have", file.shown)
         if file.kind == "create" or (
             file.may_create and not self._working.exists(new) and not self._working.exists(old)

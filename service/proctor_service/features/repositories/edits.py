@@ -13,7 +13,14 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from proctor_service.features.repositories.applying import ReasonOf, WorkingFiles, stated_reason
-from proctor_service.features.repositories.change import Base, FileState, LeftOut, shown_path
+from proctor_service.features.repositories.change import (
+    LONGEST_PATH_BYTES,
+    Base,
+    FileState,
+    LeftOut,
+    is_possible,
+    shown_path,
+)
 from proctor_service.features.repositories.failures import (
     MAX_PATCH_BYTES,
     MAX_PATCH_LINES,
@@ -39,7 +46,6 @@ _LABEL = re.compile(rb"(?:file ?(?:path|name)?|path)\s*[:=]\s*", re.I)
 """Matches `File: ` and `path=` before a path."""
 MAX_BLOCKS = 10_000
 MAX_DIVIDERS = 16
-LONGEST_PATH = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +130,7 @@ def _names_before(lines: Sequence[bytes], begin: int, at: int) -> list[bytes]:
         if fence is not None:
             found += [word for word in fence[1].split() if b"/" in word or b"." in word][:1]
             continue
-        if not line.strip() or len(line) > LONGEST_PATH:
+        if not line.strip() or len(line) > LONGEST_PATH_BYTES:
             continue
         if name := _undecorated(line):
             found.append(name)
@@ -244,9 +250,8 @@ def _search(block: Block) -> list[bytes]:
 
 def _is_plausible(path: bytes) -> bool:
     """Return True for a path that a new file may have: with a folder or an ending, without blanks."""
-    parts = path.split(b"/")
     is_name = b"/" in path or b"." in path
-    return is_name and not re.search(rb"[\s\0]", path) and b".." not in parts
+    return is_name and is_possible(path) and not re.search(rb"\s", path)
 
 
 def _edit(

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from proctor_service.features.repositories import command_scripts, suite_files
 from proctor_service.features.repositories.applying import parents
-from proctor_service.features.repositories.change import Base, Reason
+from proctor_service.features.repositories.change import Base, Reason, is_possible
 from proctor_service.features.repositories.ignore_rules import IgnoreRules, NamePattern, rules_of
 
 PYTHON_KINDS = frozenset(["pytest", "unittest", "django", "sympy"])
@@ -135,9 +135,9 @@ class Rules:
 
     def reason(self, path: bytes) -> Reason | None:
         """Return why a path does not cross; None for one that does. See ReasonOf of `applying`."""
-        names = path.split(b"/")
-        if not path or any(each in (b"", b".", b"..") for each in names) or b"\0" in path:
+        if not is_possible(path):
             return "outside"
+        names = path.split(b"/")
         if any(each.lower() == b".git" for each in names):
             return "git"
         if any(each in _CACHES for each in names) or names[-1].endswith((b".pyc", b".pyo")):
