@@ -25,6 +25,8 @@ from proctor_service.features.repositories.failures import Applied, PatchFailed,
 from proctor_service.features.repositories.patch_text import FilePatch
 from proctor_service.features.repositories.readings import Reading
 
+FILE_LINES = 50
+"""Work of applying a file's part, besides its hunks, as a number of lines."""
 ReasonOf = Callable[[bytes], Reason | bool | None]
 """Tells why a path does not cross whatever the patch does there, or True; None or False for others."""
 
@@ -133,6 +135,7 @@ class _Application:
     def apply(self, file: FilePatch, reason_of: ReasonOf) -> None:
         old, new = self._reading.path(file.old), self._reading.path(file.new)
         self._diff_number = next(self._numbers)
+        self._work.spend(lines=FILE_LINES)
         effects = [new] if file.kind != "rename" else [new, old]
         effects = [each for each in effects if each is not None] or [old]
         reason = self._reason(file, effects)

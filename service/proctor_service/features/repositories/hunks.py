@@ -16,6 +16,8 @@ from proctor_service.features.repositories.patch_text import Hunk
 
 MAX_FUZZ = 2
 MAX_PLACES = 64
+COMPARISON_LINES = 20
+"""Work of a comparison itself, as a number of lines."""
 _CONTEXT, _ADDED = 0x20, 0x2B
 
 
@@ -60,7 +62,7 @@ class FileLines:
 
     def fits(self, level: int, wanted: list[bytes], at: int) -> bool:
         """Return True if these keys are those of the lines from `at`."""
-        self._work.spend(lines=len(wanted))
+        self._work.spend(lines=COMPARISON_LINES + len(wanted))
         keys = self.keys(level)
         return 0 <= at <= len(keys) - len(wanted) and keys[at : at + len(wanted)] == wanted
 
