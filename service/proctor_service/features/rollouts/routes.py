@@ -44,7 +44,7 @@ from proctor_service.http.responses import (
     task_response,
 )
 from proctor_service.judge.extract import Around
-from proctor_service.judge.submission import test_count
+from proctor_service.judge.submission import DefaultLimits, test_count
 from proctor_service.outcomes import JsonObject, Trajectory, TrajectoryPlan, TrajectoryTask
 from proctor_service.rewards.machine import (
     Machine,
@@ -116,7 +116,11 @@ class Planning:
             files=wire_task.files,
             test_count=test_count(grader),
             around=Around.of(grader, wire_task),
+            tree=self._machine.graders[grader.kind].tree,
         )
+        if task.tree is not None and (task.around.prelude or task.around.continues):
+            text = "no prelude, prompt_code or suffix_code belongs to a change"
+            raise InvalidRequest(f"{where}: {text}")
         count = self._request.trajectories_per_task
         return [
             Part(wire_task, index, self._plan(wire_task, task, environment, index))
@@ -132,7 +136,7 @@ class Planning:
             rollout_id=f"ro_{uuid.uuid4().hex}",
             task=task,
             agent=request.agent,
-            limits=self._limits(environment),
+            limits=self._limits(environment, self._machine.graders[task.grader.kind].limits),
             environment=environment,
             scoring=request.scoring,
             negative_control=wire_task.negative_control or request.negative_control,
@@ -147,9 +151,11 @@ class Planning:
             shell="bash" if "bash" in self._machine.languages(environment) else "sh",
         )
 
-    def _limits(self, environment: str) -> Limits:
+    def _limits(self, environment: str, defaults: DefaultLimits | None = None) -> Limits:
         """Return the limits of the sandboxes in an environment. Raises InvalidRequest."""
-        return self._machine.limits(self._request.limits, "limits", environment=environment)
+        return self._machine.limits(
+            self._request.limits, "limits", environment=environment, defaults=defaults
+        )
 
     def _messages(self, wire_task: RolloutTask, where: str) -> Sequence[JsonObject]:
         """Return the policy's first messages: the system prompt and the task, as chat messages.
