@@ -118,6 +118,12 @@ OWN_CODE: frozenset[Extract] = frozenset(("diff", "edits"))
 """Rules for code that is no program."""
 
 
+def check_program_rule(rule: Extract, where: str) -> None:
+    """Raise InvalidRequest for a rule of code that is no program. `where`: name of its field."""
+    if isinstance(rule, str) and rule in OWN_CODE:
+        raise InvalidRequest(f"{where}: {rule} is for the grader repository")
+
+
 async def own_code(
     text: str,
     rule: Extract,

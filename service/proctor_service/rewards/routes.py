@@ -56,9 +56,9 @@ from proctor_service.http.openapi import answers, body_of
 from proctor_service.http.responses import NDJSON, AnswerFormat, Line, RequestTask, task_response
 from proctor_service.http.task_store import TaskStore
 from proctor_service.judge.extract import (
-    OWN_CODE,
     PYTHON_TEXTS,
     Around,
+    check_program_rule,
     own_code,
     read_program,
     reference_program,
@@ -363,8 +363,7 @@ class Translation:
             self.machine.check_place(grader, environment, at)
             source = await own_code(text, rule, rules.code, around, where)
         else:
-            if rule in OWN_CODE:
-                raise InvalidRequest(f"{where}.extract: {rule} is for the grader repository")
+            check_program_rule(rule, f"{where}.extract")
             source = await read_program(text, rule, texts, around)
         judges_completion = grader.judges == "completion"
         if source is None and not judges_completion:

@@ -6,6 +6,8 @@ import re
 
 _HUNK = re.compile(rb"@@ -(\d+(?:,\d+)?) \+(\d+(?:,\d+)?) @@(.*)", re.DOTALL)
 """Matches `@@ -1,7 +1,6 @@ def f():`; the groups are both ranges, and the rest of the line."""
+_LINE = re.compile(rb"[^\n]*\n|[^\n]+")
+"""Matches a line with its end; the last may lack it."""
 _PAIRS = (
     (b"--- ", b"+++ "),
     (b"new file mode ", b"deleted file mode "),
@@ -20,7 +22,7 @@ def reversed_patch(text: bytes) -> bytes:
     found: list[bytes] = []
     waiting: list[bytes] = []
     old = new = 0
-    for line in text.splitlines(keepends=True):
+    for line in _LINE.findall(text):
         if old > 0 or new > 0:
             sign = line[:1]
             old -= sign != b"+" and sign != b"\\"

@@ -43,7 +43,7 @@ from proctor_service.http.responses import (
     Work,
     task_response,
 )
-from proctor_service.judge.extract import Around
+from proctor_service.judge.extract import Around, check_program_rule
 from proctor_service.judge.submission import DefaultLimits, test_count
 from proctor_service.outcomes import JsonObject, Trajectory, TrajectoryPlan, TrajectoryTask
 from proctor_service.rewards.machine import (
@@ -93,6 +93,7 @@ class Planning:
                 where = "agent.exec_timeout_seconds"
                 raise InvalidRequest(f"{where}: {seconds} is above this server's {ceiling}")
             check_tools(request.agent, machine.mcp_servers, "agent")
+        check_program_rule(request.extract, "extract")
         check_tags(request.tags)
 
     def parts(self, number: int, wire_task: RolloutTask) -> list[Part]:
