@@ -178,6 +178,9 @@ class Place:
     async def snapshot(self) -> bytes:
         return b"a tar archive"
 
+    async def operate(self, operation: Operation) -> None:
+        raise FileRefused("no code of the service")
+
     async def stop(self) -> None:
         self.world.stopped += 1
 

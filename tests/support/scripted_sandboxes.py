@@ -108,6 +108,13 @@ class ScriptedSandbox:
         """Refused: only sandboxes of an image take changes over."""
         raise FileRefused("no image")
 
+    async def operate(self, operation: Operation, most_bytes: int = 1 << 16) -> bytes:
+        """Refused: nothing of the service runs in it."""
+        raise FileRefused("no code of the service")
+
+    async def set_command_defaults(self, directory: str, variables: Mapping[str, str]) -> None:
+        """Nothing: its commands run nowhere."""
+
     async def ended(self) -> Ended:
         """Waits for `end` or `lose`."""
         return await asyncio.shield(self._end)
