@@ -29,7 +29,7 @@ from proctor_service.outcomes import (
     TrajectoryPlan,
     TrajectoryTask,
 )
-from proctor_service.sandbox.interface import Command, Ended, Limits, Usage
+from proctor_service.sandbox.interface import Command, Ended, Limits, Operation, Usage
 from proctor_service.settings.mcp_servers import McpServer
 
 GRADER = AssertsGrader(kind="asserts", tests=["assert f() == 1", "assert f() == 2"])

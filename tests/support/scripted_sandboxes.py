@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from harness import NoBackend
@@ -16,6 +16,7 @@ from proctor_service.sandbox.interface import (
     Ending,
     Hear,
     Limits,
+    Operation,
     StatefulSandbox,
     Traits,
     Usage,
