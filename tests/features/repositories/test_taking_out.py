@@ -232,6 +232,32 @@ def test_settings_cross_but_for_the_keys_of_the_runner() -> None:
     assert (crossing.change.files, crossing.left_out) == (harmless.files, ())
 
 
+def test_settings_that_the_task_does_not_have_do_not_cross() -> None:
+    base = files_of(
+        {"pyproject.toml": "[project]\nname = 'a'\n", "setup.cfg": "[metadata]\nname = a\n"}
+    )
+    for text in (
+        "[tool.pytest.ini_options]\naddopts = '--co'\n",
+        "tool.pytest.ini_options.addopts = '--co'\n",
+        "[tool]\npytest = {ini_options = {addopts = '--co'}}\n[tool.black]\n",
+        "[tool.'pytest']\nini_options.addopts = '--co'\n[project]\n[tool.coverage.run]\n",
+    ):
+        for name in ("pyproject.toml", "sub/pyproject.toml"):
+            crossing = take_out(change_of(**{name: text}), base, PYTEST)
+            state = crossing.change.files[name.encode()]
+            assert state is not None
+            tools = tomllib.loads(state.content.decode()).get("tool", {})
+            assert not {"pytest", "coverage"} & tools.keys()
+    ini = "[metadata]\nname = b\n[tool:pytest]\naddopts = --co\n[pytest]\n[coverage:run]\n"
+    state = take_out(change_of(**{"setup.cfg": ini}), base, PYTEST).change.files[b"setup.cfg"]
+    assert state == state_of("[metadata]\nname = b\n")
+    package = change_of(**{"package.json": '{"name": "a", "jest": {"testRegex": "x"}}'})
+    node = Protection(report="jest", listed=["x"], command=["npx jest"])
+    state = take_out(package, base, node).change.files[b"package.json"]
+    assert state is not None
+    assert json.loads(state.content) == {"name": "a"}
+
+
 def test_settings_that_cannot_be_read_are_left_out_whole() -> None:
     texts = [
         None,

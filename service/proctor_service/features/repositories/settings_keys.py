@@ -78,6 +78,7 @@ def _pyproject(content: bytes, trusted: bytes | None) -> bytes:
     if is_same and not inner:
         return content
     rest = {name: table for name, table in tools.items() if not name.startswith(_TOOLS)}
+    new.pop("tool", None)
     if rest or wanted:
         new["tool"] = {**rest, **wanted}
     for keys in inner:
