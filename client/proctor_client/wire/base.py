@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias, cast
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, cast
 
 from pydantic import (
     BaseModel,
@@ -62,7 +62,7 @@ Scoring = Literal["all", "fraction", "points"]
 NegativeControl = Literal["off", "signal", "verdict"]
 ControlOutcome = Literal["clear", "caught", "none"]
 Priority = Literal["evaluation", "training"]
-ExtractName = Literal["auto", "xml", "fence", "none"]
+ExtractName = Literal["auto", "xml", "fence", "none", "diff", "edits"]
 
 SandboxStatus = Literal["pending", "running", "stopped", "failed"]
 Ending = Literal[
@@ -123,6 +123,21 @@ class Request(Bounded):
     """Base of the client's requests: unknown fields are rejected, values are frozen."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class GraderBase(Request):
+    """Base of graders.
+
+    `by_default`: integrity of its results. `any_language`: False for Python alone. `judges`: a program, the
+    files of a working directory, the sandbox that an agent has left, a completion with or without code, or
+    the change of a repository.
+    """
+
+    by_default: ClassVar[Integrity] = "in_process"
+    any_language: ClassVar[bool] = False
+    judges: ClassVar[Literal["program", "files", "sandbox", "completion", "repository"]] = "program"
+
+    reveal: bool = Field(False, description="Let expected values appear in messages and failures.")
 
 
 class ExtractRule(Request):

@@ -6,13 +6,14 @@ import base64
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, get_args
+from typing import Annotated, Any, Literal, Self, TypeAlias, get_args
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from proctor_client.wire.base import (
     AnyJson,
     Arguments,
+    GraderBase,
     Integrity,
     JsonArray,
     JsonObject,
@@ -27,6 +28,7 @@ from proctor_client.wire.programs import (
     Interactor,
     Subtask,
 )
+from proctor_client.wire.repositories import RepositoryGrader
 
 Runner = Literal["cargo_test", "go_test", "jest", "junit", "pytest"]
 _TOLERANCE = "For numbers with a fraction. A number `t` allows `t * max(1, |expected|)`."
@@ -44,21 +46,7 @@ class Tolerance(Request):
 _Tolerance: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)] | Tolerance
 
 
-class _Grader(Request):
-    """A grader.
-
-    `by_default`: integrity of its results. `any_language`: False for Python alone. `judges`: a program, the
-    files of a working directory, the sandbox that an agent has left, or a completion with or without code.
-    """
-
-    by_default: ClassVar[Integrity] = "in_process"
-    any_language: ClassVar[bool] = False
-    judges: ClassVar[Literal["program", "files", "sandbox", "completion"]] = "program"
-
-    reveal: bool = Field(False, description="Let expected values appear in messages and failures.")
-
-
-class ExecGrader(_Grader):
+class ExecGrader(GraderBase):
     """Program run: passes when the program reaches its end and exits with code 0."""
 
     any_language = True
@@ -86,7 +74,7 @@ class ExecGrader(_Grader):
 Method = Literal["as_named", "either"]
 
 
-class AssertsGrader(_Grader):
+class AssertsGrader(GraderBase):
     """Test statements, in the form of MBPP and HumanEval: passes when every statement holds."""
 
     by_default = "separated"
@@ -118,7 +106,7 @@ class Call(Request):
     expected: AnyJson
 
 
-class CallsGrader(_Grader):
+class CallsGrader(GraderBase):
     """Function calls: passes when each call of `entry_point` returns the expected value."""
 
     by_default = "separated"
@@ -171,7 +159,7 @@ _Cases: TypeAlias = Annotated[
 ]
 
 
-class StdioGrader(_Grader):
+class StdioGrader(GraderBase):
     """Program runs: passes when each run prints the expected output and exits with code 0."""
 
     by_default = "separated"
@@ -222,7 +210,7 @@ class StdioGrader(_Grader):
         return self
 
 
-class PytestGrader(_Grader):
+class PytestGrader(GraderBase):
     """pytest run: passes when pytest collects tests in `files`, and all pass."""
 
     judges = "files"
@@ -231,7 +219,7 @@ class PytestGrader(_Grader):
     files: Texts = Field(min_length=1)
 
 
-class CommandGrader(_Grader):
+class CommandGrader(GraderBase):
     """Command: passes when the command exits with the expected code.
 
     With a `runner` in place of `argv`: passes when the tool runs tests, and all pass.
@@ -264,7 +252,7 @@ class CommandGrader(_Grader):
         return self
 
 
-class VerifierGrader(_Grader):
+class VerifierGrader(GraderBase):
     """Verifier of the task's author: Python, or a program of any language, that returns a score from 0 to 1.
 
     It runs in a sandbox of its own and gets the completion, its code, the prompt, `params`, and a handle
@@ -302,7 +290,7 @@ class VerifierGrader(_Grader):
         return self
 
 
-class HarborGrader(_Grader):
+class HarborGrader(GraderBase):
     """Verifier of a Harbor task: `/tests/test.sh` writes the reward below `/logs/verifier`.
 
     Judges the files of a sandbox of an image, in a fresh sandbox of the same
@@ -367,11 +355,12 @@ Grader = Annotated[
     | PytestGrader
     | CommandGrader
     | VerifierGrader
-    | HarborGrader,
+    | HarborGrader
+    | RepositoryGrader,
     Field(discriminator="kind"),
 ]
 
-GRADERS: Mapping[str, type[_Grader]] = MappingProxyType(
+GRADERS: Mapping[str, type[GraderBase]] = MappingProxyType(
     {
         get_args(each.model_fields["kind"].annotation)[0]: each
         for each in get_args(get_args(Grader)[0])

@@ -27,6 +27,7 @@ from proctor_client.wire.base import (
 )
 from proctor_client.wire.graders import Grader
 from proctor_client.wire.limits import Limits
+from proctor_client.wire.repositories import RepositoryResult
 
 _RESULT: dict[str, JsonValue] = {
     "index": 0,
@@ -57,6 +58,7 @@ _RESULT: dict[str, JsonValue] = {
     "cache": "miss",
     "sandbox_id": "sb_17",
     "degraded": [],
+    "repository": None,
 }
 _SUMMARY: dict[str, JsonValue] = {
     "count": 1,
@@ -268,6 +270,10 @@ class Result(Response):
     sandbox_id: str | None = None
     environment: str = Field("default", description="Environment that it was judged in.")
     degraded: list[str] = Field([], description="Protections this machine cannot enforce.")
+    repository: RepositoryResult | None = Field(
+        None,
+        description="Details of the grader `repository`; null of others, and without a verdict.",
+    )
 
 
 class Summary(Response):

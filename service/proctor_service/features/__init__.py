@@ -10,11 +10,13 @@ from proctor_service.features.evaluation.feature import EvaluationFeature
 from proctor_service.features.journal.feature import JournalFeature
 from proctor_service.features.languages.feature import LanguagesFeature
 from proctor_service.features.replicas.feature import ReplicasFeature
+from proctor_service.features.repositories.feature import RepositoriesFeature
 from proctor_service.features.rollouts.feature import RolloutsFeature
 from proctor_service.features.verifiers.feature import VerifiersFeature
 
 FEATURES: tuple[type[Feature], ...] = (
     EnvironmentsFeature,
+    RepositoriesFeature,
     LanguagesFeature,
     VerifiersFeature,
     ReplicasFeature,

@@ -32,6 +32,7 @@ from proctor_client.wire import (
 )
 from proctor_client.wire.graders import GRADERS
 from proctor_client.wire.near_fields import unknown_field
+from proctor_client.wire.repositories import ReportName
 from proctor_service.errors import InvalidRequest, MalformedRequest, TooLarge, TooSlow
 from proctor_service.http.json import PacedJson
 from proctor_service.scheduling.pacer import Pacer
@@ -261,17 +262,25 @@ def refused(
     return InvalidRequest(describe_errors(found, model, where))
 
 
+def _words(literal: Any) -> str:
+    """Return pydantic's name of the branch of a `Literal`."""
+    return f"literal[{','.join(map(repr, get_args(literal)))}]"
+
+
 BRANCHES: Mapping[str, frozenset[str]] = {
     "grader": frozenset(GRADERS),
     "agent": frozenset({"tools", "refine"}),
     "completion": frozenset({"str", "list[Message]"}),
     "prompt": frozenset({"str", "list[Message]"}),
-    "extract": frozenset({f"literal[{','.join(map(repr, get_args(ExtractName)))}]", "ExtractRule"}),
+    "extract": frozenset({_words(ExtractName), "ExtractRule"}),
     "tolerance": frozenset({"constrained-float", "Tolerance"}),
     "stdout": frozenset({"str", "list[str]"}),
     "cases": frozenset({"list", "GeneratedCases"}),
     "checker": frozenset({"name", "Checker"}),
     "seeds": frozenset({"int", "str"}),
+    "report": frozenset({_words(ReportName), "JunitReport", "ScriptReport"}),
+    "build": frozenset({"str", "list[str]"}),
+    "test": frozenset({"str", "list[str]"}),
 }
 """Names that pydantic inserts after a field's name, for the tried branch of a union."""
 

@@ -15,6 +15,8 @@ WHERE: Mapping[ExtractName, str] = {
     "fence": "in a ```python block",
     "xml": "between <answer> and </answer>",
     "none": "and nothing else",
+    "diff": "as a unified diff in a ```diff block",
+    "edits": "as blocks of search and replace",
 }
 TOOLS = (
     "You are an expert Python programmer. Solve the task with the tools you have. They work in one "

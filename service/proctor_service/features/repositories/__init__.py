@@ -1,0 +1,1 @@
+"""The feature `repositories`: patches judged by the named tests of a project."""
