@@ -10,7 +10,7 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -37,7 +37,7 @@ class Named:
 
 def load_tasks(path: Path, form: Format) -> list[Task]:
     """Return the problems of a file. Raises DatasetError."""
-    tasks = [_task(form, place, row) for place, row in rows_of_file(path)]
+    tasks = [task_of_row(form, place, row) for place, row in rows_of_file(path)]
     if not tasks:
         raise DatasetError(f"{path}: no rows")
     return tasks
@@ -77,15 +77,19 @@ def _judgeable(
 ) -> Iterator[Task]:
     for place, row in rows:
         try:
-            yield _task(form, place, row)
+            yield task_of_row(form, place, row)
         except DatasetError as error:
             left_out.append(str(error))
 
 
-def _task(form: Format, place: str, row: dict[str, Any]) -> Task:
+def task_of_row(form: Format, place: str, row: dict[str, Any]) -> Task:
+    """Return the task of a row, as the service takes it. Raises DatasetError with the place."""
     try:
         task = MAKERS[form](row, place)
-        submission_of(task, task.reference or "")
+        # Which images there are, and which are allowed, is the service's to say.
+        is_named = not isinstance(task.environment, Mapping)
+        checked = task if is_named else task.with_fields({"environment": None})
+        submission_of(checked, task.reference or "")
     except ValidationError as error:
         raise DatasetError(f"{place}: {_first(error)}") from None
     except (KeyError, TypeError, ValueError) as error:

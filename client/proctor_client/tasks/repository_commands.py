@@ -1,4 +1,4 @@
-"""Commands of repository tasks: evaluation scripts taken apart, and the test files of a patch as arguments."""
+"""Commands of repository tasks: evaluation scripts taken apart, and the files of a test patch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ _ACTIVATES = re.compile(r"(?:source|\.)\s+\S*activate(?:\s+(\S+))?|conda\s+activ
 """`source /opt/miniconda3/bin/activate`, `conda activate testbed`."""
 _INSTALLS = re.compile(r"(?:^|[;&|]\s*)(?:python\S*\s+-m\s+)?pip3?\s+install\b|\bsetup\.py\s")
 """`python -m pip install -e .`, `python setup.py build; python setup.py install`."""
-_IN_PLACE = re.compile(r"(?:\s-e\s|\s--editable\b|\bsetup\.py\s+develop\b|\bbuild_ext\s.*--inplace)")
+_IN_PLACE = re.compile(
+    r"(?:\s-e\s|\s--editable\b|\bsetup\.py\s+develop\b|\bbuild_ext\s.*--inplace)"
+)
 """`pip install -e .`: the tests import the repository itself."""
 _BEFORE = re.compile(r"#!|set\s+[-+]|cd\s+/\S*$|git\s|:\s*['\"]?>>>>>|echo\s+[\"']No test files")
 """Lines of an evaluation script that the service does itself: `git checkout …`, `set -uxo pipefail`."""
@@ -108,7 +110,9 @@ def runnable_files_of(test_patch: str) -> list[str]:
     Deleted files are left out: a runner that is given one ends at once.
     """
     found = files_of_diff(test_patch)
-    return [each.path for each in found if not each.is_deleted and not each.path.endswith(_NO_TESTS)]
+    return [
+        each.path for each in found if not each.is_deleted and not each.path.endswith(_NO_TESTS)
+    ]
 
 
 def modules_of_django(files: Iterable[str]) -> list[str]:

@@ -16,13 +16,21 @@ _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@(.*)", re.DOTALL)
 _ESCAPE = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
 """An escape in git's quoted names: `\\303` in `"b/na\\303\\257ve.py"`."""
 _LETTERS: Mapping[bytes, bytes] = {
-    **{b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b"},
-    **{b"f": b"\f", b"v": b"\v"},
+    b"n": b"\n",
+    b"t": b"\t",
+    b"r": b"\r",
+    b"a": b"\a",
+    b"b": b"\b",
+    b"f": b"\f",
+    b"v": b"\v",
 }
 _SWAPPED: Mapping[str, str] = {
-    **{"new file mode": "deleted file mode", "deleted file mode": "new file mode"},
-    **{"rename from": "rename to", "rename to": "rename from"},
-    **{"old mode": "new mode", "new mode": "old mode"},
+    "new file mode": "deleted file mode",
+    "deleted file mode": "new file mode",
+    "rename from": "rename to",
+    "rename to": "rename from",
+    "old mode": "new mode",
+    "new mode": "old mode",
 }
 _INDEX = re.compile(r"index ([0-9a-f]+)\.\.([0-9a-f]+)(.*)", re.DOTALL)
 """The line of the contents' names: `index 83db48f..bf2a3c1 100644`."""
@@ -151,7 +159,8 @@ def _without_prefix(path: str) -> str:
 
 
 def _reversed_part(lines: list[str]) -> str:
-    head, place = [], 0
+    head: list[str] = []
+    place = 0
     while place < len(lines) and not _HUNK.match(lines[place]):
         if lines[place].startswith("GIT binary patch"):
             return "".join([*_reversed_head(head), *_reversed_binary(lines[place:])])
@@ -233,7 +242,9 @@ def _lines_of_file(path: str, each: Mapping[str, Any]) -> Iterable[str]:
     for hunk in each.get("hunks") or []:
         ranges = [hunk["descriptor"][name] for name in ("old_range", "new_range")]
         old, new = (
-            str(side["start"]) if side.get("length") is None else f"{side['start']},{side['length']}"
+            str(side["start"])
+            if side.get("length") is None
+            else f"{side['start']},{side['length']}"
             for side in ranges
         )
         section = hunk["descriptor"].get("section")

@@ -24,7 +24,7 @@ CUT_NAMES = ("cut_at_blank", "prefix")
 """How parsers of pytest's text write names: cut at the first blank, and some cut in their parameters."""
 _KINDS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
     {
-        **{name: ("pytest", CUT_NAMES) for name in _PYTEST},
+        **dict.fromkeys(_PYTEST, ("pytest", CUT_NAMES)),
         "django": ("django", ()),
         "sympy": ("sympy", ()),
         "gotest": ("go", ("without_package",)),

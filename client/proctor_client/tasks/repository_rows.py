@@ -26,9 +26,9 @@ from proctor_client.tasks.repository_fields import (
     command_of,
     image_of,
     list_of,
+    named_tests,
     needed_text,
     object_of,
-    named_tests,
     text_of_column,
 )
 from proctor_client.tasks.repository_reports import (
@@ -61,8 +61,12 @@ _CHECKOUT = re.compile(r"git\s+checkout\s+([0-9A-Za-z][\w./-]*)\s+--\s+(.+)")
 """The tests of another commit, in SWE-bench Pro: `git checkout 3f1c0e -- test/a.js test/b.js`."""
 _UPSTREAM_OUTCOMES: Mapping[str, str] = MappingProxyType(
     {
-        **{"PASSED": "passed", "FAILED": "failed", "ERROR": "error", "SKIPPED": "skipped"},
-        **{"XFAIL": "expected_failure", "XPASS": "unexpected_pass"},
+        "PASSED": "passed",
+        "FAILED": "failed",
+        "ERROR": "error",
+        "SKIPPED": "skipped",
+        "XFAIL": "expected_failure",
+        "XPASS": "unexpected_pass",
     }
 )
 _ANY_BUT_FAILED = ("passed", "skipped", "expected_failure", "unexpected_pass", "missing")
@@ -76,7 +80,7 @@ def swe_bench(row: Row, place: str) -> Task:
     Rows of version 4 get both from the package `swebench` when they are converted.
     """
     assets = object_of(column_of(row, "image_assets"), "image_assets")
-    if not assets.get("test_patch") in (None, [], {}):
+    if assets.get("test_patch") not in (None, [], {}):
         raise BadTask("image_assets: the tests need files that the row has only as addresses")
     script = text_of_column(row, "eval_script")
     if not script:
@@ -173,7 +177,9 @@ def swe_smith(row: Row, place: str) -> Task:
 def r2e_gym(row: Row, place: str) -> Task:
     """R2E-Gym: the outcome of each test is expected; the tests are in the image, outside the repository."""
     expected = _expected(row)
-    name = f"{needed_text(row, 'repo_name', 'repo')}__{needed_text(row, 'commit_hash', 'base_commit')}"
+    name = (
+        f"{needed_text(row, 'repo_name', 'repo')}__{needed_text(row, 'commit_hash', 'base_commit')}"
+    )
     commit = column_of(row, "parsed_commit_content", "parsed_commit")
     try:
         reference = diff_of_commit(object_of(commit, "parsed_commit_content")) if commit else ""
@@ -262,7 +268,9 @@ def swe_pro(row: Row, place: str) -> Task:
         "files_from": _files_from(text_of_column(row, "before_repo_set_cmd")),
         "test": _in_a_file(script, ",".join(files)),
     }
-    parts = [text_of_column(row, each) for each in ("problem_statement", "requirements", "interface")]
+    parts = [
+        text_of_column(row, each) for each in ("problem_statement", "requirements", "interface")
+    ]
     text = "\n\n".join(filter(None, parts))
     choice = ReportChoice(script_of_program(parser))
     image = image_of(f"jefzda/sweap-images:{tag}")
@@ -332,9 +340,13 @@ def _task(
         },
         environment={"image": image},
         limits={
-            **{"cpu_seconds": 600, "total_cpu_seconds": 4 * wall_seconds},
-            **{"wall_seconds": wall_seconds, "total_wall_seconds": wall_seconds},
-            **{"memory_mb": MEMORY_MB, "disk_mb": DISK_MB, "processes": PROCESSES},
+            "cpu_seconds": 600,
+            "total_cpu_seconds": 4 * wall_seconds,
+            "wall_seconds": wall_seconds,
+            "total_wall_seconds": wall_seconds,
+            "memory_mb": MEMORY_MB,
+            "disk_mb": DISK_MB,
+            "processes": PROCESSES,
         },
         id=name,
         place=place,
