@@ -43,6 +43,18 @@ def load_tasks(path: Path, form: Format) -> list[Task]:
     return tasks
 
 
+def load_judgeable(path: Path, form: Format, limit: int | None = None) -> Named:
+    """Return the problems of a file, without rows that cannot be judged. Raises DatasetError.
+
+    For data sets of which a part is known to be unusable, such as those about repositories.
+    """
+    left_out: list[str] = []
+    tasks = list(islice(_judgeable(form, rows_of_file(path), left_out), limit))
+    if not tasks:
+        raise DatasetError(left_out[0] if left_out else f"{path}: no rows")
+    return Named(form, tasks, left_out)
+
+
 def form_of_file(path: Path) -> Format:
     """Return the form of the rows of a file, by the fields of the first. Raises DatasetError."""
     for place, row in rows_of_file(path):

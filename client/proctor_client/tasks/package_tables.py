@@ -14,7 +14,7 @@ or `{"left_out": reason}`. Status 3: the package is missing; its name is the las
 | `swe_rebench` | FOLDER: a copy of SWE-rebench-V2 | |
 | `swe_pro` | FOLDER: a copy of SWE-bench_Pro-os | `run_script`, `env` |
 
-Each also adds `parser_source`, the source of a Python function `parse(log)`; for `swe_pro` of a program.
+Each also adds `parser_source`, the source of a Python function `proctor_parse(log)`; for `swe_pro` of a program.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ Row = dict[str, Any]
 ColumnsOf = Callable[[Row], Row]
 
 MISSING = 3
+PARSE = "proctor_parse"
+"""Name of the function of a source; no package has it."""
 _EXCLUDED = frozenset(["TestSpec", "TestResult"])
 _RESULT = """
 class TestResult:
@@ -250,20 +252,20 @@ def _add_variables(env: dict[str, str], line: str) -> None:
 
 
 def source_of(function: types.FunctionType, made: str, instance: object = None) -> str:
-    """Return the source of a module with `parse(log)`: a function, and all that it uses of its package.
+    """Return the source of a module with `proctor_parse(log)`: a function, and all that it uses of its package.
 
-    `made`: the expression of `parse`; `{name}` is the function, `{self}` an object with the methods and
+    `made`: the expression of that function; `{name}` is the function, `{self}` an object with the methods and
     plain values that the function's own object has.
     """
     parts = _Parts()
     name = function.__name__
-    own = "_self"
+    own = "proctor_profile"
     if instance is None:
         parts.add(name, function)
     else:
         parts.add_object(own, instance, name)
     lines = ["from __future__ import annotations", *sorted(parts.imports), *parts.sources.values()]
-    source = "\n".join([*lines, f"parse = {made.format(name=name, self=own)}", ""])
+    source = "\n".join([*lines, f"{PARSE} = {made.format(name=name, self=own)}", ""])
     try:
         with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from proctor_client.tasks.package_tables import PARSE
 from proctor_client.tasks.task import BadTask
 
 Report = str | Mapping[str, Any]
@@ -118,14 +119,14 @@ class ReportChoice:
 def report_of_parser(name: str, source: str = "") -> ReportChoice:
     """Return the report for a data set's parser, by its name such as `parse_log_pytest`.
 
-    `source`: Python with a function `parse(log)` that returns an object from names to statuses; it is
+    `source`: Python with a function `proctor_parse(log)` that returns an object from names to statuses; it is
     used where the service has no report of its own. Raises BadTask without either.
     """
     kind = _KINDS.get(name.strip().removeprefix("parse_log_").lower())
     if kind is not None:
         return ReportChoice(*kind)
     if source:
-        return ReportChoice(script_of_function(source, "parse"))
+        return ReportChoice(script_of_function(source, PARSE))
     raise BadTask(
         f"log_parser: {name[:100]!r} is a parser in a package: convert the rows with "
         "`proctor tasks convert`, which reads it there"
@@ -135,7 +136,7 @@ def report_of_parser(name: str, source: str = "") -> ReportChoice:
 def report_of_language(language: str, source: str = "") -> ReportChoice:
     """Return the report for a language, or the script of `source`. Raises BadTask without either."""
     if source:
-        return ReportChoice(script_of_function(source, "parse"))
+        return ReportChoice(script_of_function(source, PARSE))
     kind = _BY_LANGUAGE.get(language.strip().lower())
     if kind is None:
         raise BadTask(

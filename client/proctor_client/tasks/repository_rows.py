@@ -69,6 +69,15 @@ _UPSTREAM_OUTCOMES: Mapping[str, str] = MappingProxyType(
         "XPASS": "unexpected_pass",
     }
 )
+_SHELL: Mapping[str, str] = MappingProxyType(
+    {
+        "swe_bench": "exec 2>&1\nset -x\n",
+        "swe_smith": "exec 2>&1\nset -x\n",
+        "multi_swe": "exec 2>&1\n",
+        "swe_live": "exec 2>&1\n",
+    }
+)
+"""What parsers of texts find in a log by form: one stream, and each command before its output."""
 _ANY_BUT_FAILED = ("passed", "skipped", "expected_failure", "unexpected_pass", "missing")
 
 Maker = Callable[[Row, str], Task]
@@ -332,6 +341,8 @@ def _task(
     if not grader.get("expected") and not grader["fail_to_pass"] and not grader["pass_to_pass"]:
         raise BadTask("FAIL_TO_PASS and PASS_TO_PASS are empty: no test decides")
     fields = {**grader, "reference": _ended(reference) or None}
+    if isinstance(grader["report"], Mapping):
+        fields["test"] = _SHELL.get(form, "") + grader["test"]
     wall_seconds = seconds or SECONDS.get(form, 1800)
     return Task(
         grader={
