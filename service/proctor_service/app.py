@@ -41,6 +41,7 @@ from proctor_service.outcomes import Outcome, outcome_bytes
 from proctor_service.rewards.fingerprint import code_digest
 from proctor_service.rewards.machine import Machine
 from proctor_service.rewards.routes import RewardHandler, reward_routes
+from proctor_service.rewards.saved_tasks import SavedTasks, task_routes
 from proctor_service.sandbox.environments import NO_ENVIRONMENTS
 from proctor_service.sandbox.interface import Backend
 from proctor_service.sandbox.memory_room import memory_check, memory_room
@@ -197,6 +198,7 @@ def build_app(
     )
     app.state.parts = parts
     app.include_router(reward_routes(core.rewards, settings.max_body_mb))
+    app.include_router(task_routes(core.rewards.tasks, settings.max_body_mb))
     app.include_router(sandbox_routes(_sandbox_handler(core, sources.fleet)))
     for feature in features:
         for router in feature.routes(core):
@@ -294,7 +296,8 @@ def _parts(
         shares=shares,
         evaluate=evaluate,
         rewards=RewardHandler(
-            machine, evaluate, queue, TaskStore(), running, fleet.answers, recall
+            *(machine, evaluate, queue, TaskStore(), running, fleet.answers, recall),
+            SavedTasks(fleet.tasks),
         ),
         registry=registry,
         tokens=Tokens(settings.tokens_by_tenant()),

@@ -14,7 +14,7 @@ or `{"left_out": reason}`. Status 3: the package is missing; its name is the las
 | `swe_rebench` | FOLDER: a copy of SWE-rebench-V2 | |
 | `swe_pro` | FOLDER: a copy of SWE-bench_Pro-os | `run_script`, `env` |
 
-Each also adds `parser_source`, the source of a Python function `proctor_parse(log)`; for `swe_pro` of a program.
+Each also adds `parser_source`: Python with a function `proctor_parse(log)`; for `swe_pro` a program.
 """
 
 from __future__ import annotations
@@ -252,7 +252,7 @@ def _add_variables(env: dict[str, str], line: str) -> None:
 
 
 def source_of(function: types.FunctionType, made: str, instance: object = None) -> str:
-    """Return the source of a module with `proctor_parse(log)`: a function, and all that it uses of its package.
+    """Return Python with `proctor_parse(log)`: a function, and all that it uses of its package.
 
     `made`: the expression of that function; `{name}` is the function, `{self}` an object with the methods and
     plain values that the function's own object has.

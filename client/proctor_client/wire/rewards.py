@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field, JsonValue
 from proctor_client.wire.base import (
     MAX_MESSAGES,
     MAX_SUBMISSIONS,
+    MAX_TASKS,
     Bounded,
     CacheResult,
     ControlOutcome,
@@ -107,13 +108,9 @@ class Code(Request):
     compiler: Compiler | None = None
 
 
-class Submission(Code):
-    """Completion to judge. A field here replaces the request's field of the same name."""
+class TaskFields(Code):
+    """Everything about a task before a completion comes."""
 
-    id: str | None = Field(None, description="Echoed.")
-    completion: str | Messages = Field(
-        description="Text, or chat messages of which the last assistant message's text counts."
-    )
     grader: Grader | None = None
     limits: Limits | None = None
     scoring: Scoring | None = None
@@ -128,7 +125,43 @@ class Submission(Code):
         None,
         description="What the policy saw; for the journal and for `verifier`, never judged otherwise.",
     )
+
+
+class Submission(TaskFields):
+    """Completion to judge. A field here replaces the request's field of the same name."""
+
+    id: str | None = Field(None, description="Echoed.")
+    completion: str | Messages = Field(
+        description="Text, or chat messages of which the last assistant message's text counts."
+    )
     group: str | None = Field(None, description="Echoed: the prompt that a GRPO group shares.")
+    task: str | None = Field(
+        None,
+        pattern=r"^sha256:[0-9a-f]{64}$",
+        description="Name of a task of POST /tasks. A field of the submission replaces the task's.",
+    )
+
+
+class TasksRequest(Request):
+    """Body of POST /tasks: tasks that submissions will name, each sent once."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"tasks": [{"grader": {"kind": "asserts", "tests": ["assert double(2) == 4"]}}]}
+            ]
+        }
+    )
+
+    tasks: list[TaskFields] = Field(min_length=1, max_length=MAX_TASKS)
+
+
+class TasksResponse(Response):
+    """Names of the tasks, in the order of the request: the hashes of their content."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"tasks": [f"sha256:{'0b' * 32}"]}]})
+
+    tasks: list[str]
 
 
 class RewardRequest(Code):

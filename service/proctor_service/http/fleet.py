@@ -22,13 +22,32 @@ class SharedAnswers(Protocol):
         """Share results. Return the results that all replicas answer with."""
 
 
-class Fleet:
-    """A service without other replicas. `answers`: shared results; None without a shared store."""
+class SharedTasks(Protocol):
+    """Compressed tasks that replicas share. Neither method raises while the store is away."""
 
-    def __init__(self, id_prefix: str = "sb_", answers: SharedAnswers | None = None) -> None:
+    async def load(self, name: bytes) -> bytes | None:
+        """Return the task with this name, or None."""
+
+    async def save(self, name: bytes, task: bytes) -> None:
+        """Save a task under its name."""
+
+
+class Fleet:
+    """A service without other replicas.
+
+    `answers`: shared results; `tasks`: shared tasks; None without a shared store.
+    """
+
+    def __init__(
+        self,
+        id_prefix: str = "sb_",
+        answers: SharedAnswers | None = None,
+        tasks: SharedTasks | None = None,
+    ) -> None:
         """`id_prefix`: begin of the ids of this replica's sandboxes."""
         self.id_prefix = id_prefix
         self.answers = answers
+        self.tasks = tasks
 
     def route_class(self) -> type[APIRoute]:
         """Return the class of routes with a `sandbox_id`."""

@@ -23,6 +23,7 @@ from proctor_client.wire import (
     RewardRequest,
     RolloutRequest,
     SandboxRequest,
+    TasksRequest,
     example_of,
 )
 
@@ -32,6 +33,7 @@ BODIES: tuple[type[BaseModel], ...] = (
     ExecRequest,
     GradeRequest,
     RolloutRequest,
+    TasksRequest,
 )
 _REFERENCE = "#/components/schemas/{model}"
 Answers = dict[int | str, dict[str, Any]]

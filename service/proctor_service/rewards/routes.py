@@ -69,6 +69,7 @@ from proctor_service.rewards.machine import (
     check_files,
 )
 from proctor_service.rewards.results import recalled
+from proctor_service.rewards.saved_tasks import SavedTasks
 from proctor_service.sandbox.interface import Limits
 from proctor_service.scheduling.pacer import Pacer
 from proctor_service.scheduling.queue import FairQueue, stopping
@@ -114,6 +115,7 @@ class RewardHandler:
         running: set[RequestTask[Any]],
         shared: SharedAnswers | None = None,
         recall: Callable[[Item, Outcome], None] | None = None,
+        tasks: SavedTasks | None = None,
     ) -> None:
         """`running`: unfinished requests. `shared`: store of results shared between replicas.
 
@@ -126,6 +128,7 @@ class RewardHandler:
         self._store = store
         self._shared = shared
         self._recall = recall
+        self.tasks = tasks or SavedTasks()
 
     async def handle(
         self, tenant: str, body: bytes | bytearray, key: str | None, portable: bool = True
@@ -133,7 +136,7 @@ class RewardHandler:
         """Return the batch for a request: a new batch, or the earlier batch of its key.
 
         `portable`: peers may judge its submissions.
-        Raises Refusal: InvalidRequest, BatchTooLarge, Busy or Draining.
+        Raises Refusal: InvalidRequest, NotFound for a task, BatchTooLarge, Busy or Draining.
         """
         begun = time.monotonic()
         name = None if key is None else await name_any_request(tenant, key, body)
@@ -147,6 +150,7 @@ class RewardHandler:
         if name is not None and self._shared is not None:
             judged = await self._shared.judged(name)
         request = await parse_body(RewardRequest, body)
+        request = await self.tasks.completed(tenant, request)
         deadline = begun + request.deadline_seconds
         items = await Translation(self._machine, request, tenant, deadline, portable).items()
         await self._recall_all(items, judged)
@@ -579,7 +583,8 @@ def error_body(failure: Failure) -> dict[str, Any]:
 
 def _docs() -> dict[str, Any]:
     """Return the OpenAPI documentation of POST /reward."""
-    found = answers(RewardResponse, 401, 413, 422, 429, 500, 503)
+    own = {404: ("not_found", f"submissions.0.task: there is no task sha256:{'0b' * 32}", False)}
+    found = answers(RewardResponse, 401, 404, 413, 422, 429, 500, 503, own=own)
     found[200]["content"][NDJSON] = {
         "schema": {"type": "string"},
         "example": "a result a line, as they finish, and last a line with the summary",

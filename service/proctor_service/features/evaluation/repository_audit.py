@@ -121,7 +121,7 @@ def audited(
     rows = {task.place: AuditedRow(task) for task in tasks}
     # Run by run, so that time passes between the runs of a task.
     runs = [
-        (is_gold, Attempt(task, task.reference if is_gold else _UNCHANGED, run))
+        (is_gold, Attempt(task, (task.reference if is_gold else None) or _UNCHANGED, run))
         for run in range(repeat)
         for is_gold in (True, False)
         for task in tasks

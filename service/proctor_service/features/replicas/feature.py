@@ -30,6 +30,7 @@ class ReplicasFeature(Feature):
         self.spreader: Spreader | None = None
         self.fingerprints: PeerFingerprints | None = None
         self._store: RedisStore | None = None
+        self._task_store: RedisStore | None = None
         self._pool: JudgePool | None = None
 
     def backend(self, sources: Sources) -> Sources:
@@ -39,6 +40,7 @@ class ReplicasFeature(Feature):
         from proctor_service.features.replicas.identity import Identity
         from proctor_service.features.replicas.peers import Peers, base_url
         from proctor_service.features.replicas.shared_answers import AnswerStore
+        from proctor_service.features.replicas.shared_tasks import TASK_SECONDS, TasksOfReplicas
 
         settings, metrics = sources.settings, sources.metrics
         if sources.backend is None and sources.judge is None and settings.worker_count():
@@ -46,9 +48,11 @@ class ReplicasFeature(Feature):
         own = settings.advertise_url
         own = own and base_url(own, "PROCTOR_ADVERTISE_URL")
         self._store = _store(sources)
+        self._task_store = _store(sources, TASK_SECONDS)
         self.replicas = Replicas(Identity(own), Peers(settings.peers, own), metrics.forwarded)
         answers = None if self._store is None else AnswerStore(self._store)
-        fleet = PeerFleet(self.replicas, answers, self._mismatched)
+        tasks = None if self._task_store is None else TasksOfReplicas(self._task_store)
+        fleet = PeerFleet(self.replicas, answers, self._mismatched, tasks)
         return replace(sources, fleet=fleet)
 
     def _mismatched(self) -> Mapping[str, str]:
@@ -118,13 +122,17 @@ class ReplicasFeature(Feature):
     async def close(self) -> None:
         """End spreading, and close the connections."""
         async with contextlib.AsyncExitStack() as closing:  # it calls the last one first
-            for part in (self._store, self.replicas, self.fingerprints, self.spreader):
+            stores = (self._store, self._task_store)
+            for part in (*stores, self.replicas, self.fingerprints, self.spreader):
                 if part is not None:
                     closing.push_async_callback(part.close)
 
 
-def _store(sources: Sources) -> RedisStore | None:
-    """Return the replicas' common store, or None without a Redis. Raises StartError."""
+def _store(sources: Sources, keep_seconds: float | None = None) -> RedisStore | None:
+    """Return the replicas' common store, or None without a Redis. Raises StartError.
+
+    `keep_seconds`: of tasks; default: that of results, whose store the metrics show.
+    """
     url = sources.settings.redis_url.get_secret_value()
     if not url:
         return None
@@ -133,8 +141,9 @@ def _store(sources: Sources) -> RedisStore | None:
     from proctor_service.http.task_store import KEEP_SECONDS
 
     metrics = sources.metrics
-    store = RedisStore(url, KEEP_SECONDS, metrics.store_failed)
-    metrics.watch_store(lambda: store.up)
+    store = RedisStore(url, keep_seconds or KEEP_SECONDS, metrics.store_failed)
+    if keep_seconds is None:
+        metrics.watch_store(lambda: store.up)
     return store
 
 

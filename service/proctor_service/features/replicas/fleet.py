@@ -21,7 +21,7 @@ from starlette.types import Message, Receive, Scope, Send
 from proctor_service.errors import SandboxLost
 from proctor_service.features.replicas.forwarding import Question, Replicas
 from proctor_service.http.body import FORWARDED, part_of_body
-from proctor_service.http.fleet import Fleet, SharedAnswers
+from proctor_service.http.fleet import Fleet, SharedAnswers, SharedTasks
 from proctor_service.http.json import encode
 from proctor_service.http.problems import within_stream
 from proctor_service.http.responses import NDJSON, json_response, while_connected
@@ -49,8 +49,9 @@ class PeerFleet(Fleet):
         replicas: Replicas,
         answers: SharedAnswers | None,
         mismatched: Callable[[], Mapping[str, str]],
+        tasks: SharedTasks | None = None,
     ) -> None:
-        super().__init__(replicas.identity.id_prefix, answers)
+        super().__init__(replicas.identity.id_prefix, answers, tasks)
         self._replicas = replicas
         self._mismatched = mismatched
 
