@@ -26,7 +26,7 @@ from proctor_client.wire import (
 )
 from proctor_service.errors import Failure
 from proctor_service.judge.extract import NOTHING, Around
-from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.judge.submission import Judgement, Submission, TreeRules
 from proctor_service.sandbox.interface import DEFAULT, Limits
 
 JsonObject = dict[str, JsonValue]
@@ -115,7 +115,7 @@ class TrajectoryTask:
     """Problem with the messages for the policy and the grader for its answer.
 
     `test_count`: number of tests failed by an answer without code. `around`: the surroundings of an
-    answer's code.
+    answer's code. `tree`: how a grader of repositories meets the agent's sandbox.
     """
 
     id: str
@@ -124,6 +124,7 @@ class TrajectoryTask:
     files: Mapping[str, str]
     test_count: int = 0
     around: Around = NOTHING
+    tree: TreeRules | None = None
 
 
 @dataclass(frozen=True, slots=True)

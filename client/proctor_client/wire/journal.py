@@ -11,7 +11,7 @@ from proctor_client.wire.base import (
     CacheResult,
     ControlOutcome,
     ErrorReason,
-    Extract,
+    ExtractRule,
     Integrity,
     Level,
     Request,
@@ -186,7 +186,7 @@ class EvaluationDetail(Evaluation):
     source_begin: int | None = Field(
         None, description="Index in `completion`; null if the code is no part of it."
     )
-    extract: Extract | str | None = None
+    extract: ExtractRule | str | None = None
     prompt: JsonValue = Field(None, description="What the policy saw: a text or messages.")
     language: str | None = None
     environment: str | None = None

@@ -19,6 +19,7 @@ from proctor_client.wire.base import (
 )
 from proctor_client.wire.graders import Grader
 from proctor_client.wire.limits import Limits
+from proctor_client.wire.repositories import RepositoryGrader
 from proctor_client.wire.rewards import Code, ItemError, Usage
 
 _SANDBOX: dict[str, JsonValue] = {
@@ -57,6 +58,11 @@ class SandboxRequest(Request):
     environment: str | None = Field(
         None,
         description="Environment of the sandbox, as in GET /environments; by default `default`.",
+    )
+    repository: RepositoryGrader | None = Field(
+        None,
+        description="Task of an agent: `prepare`, `hide`, one commit; its commands run in `directory`, with "
+        "`activate` and `env`. Tests and reference stay outside.",
     )
 
 

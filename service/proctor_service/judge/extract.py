@@ -31,6 +31,7 @@ from typing import NamedTuple, Protocol
 
 from proctor_client.queries import without_special_tokens
 from proctor_client.wire import Code, Extract, ExtractRule, Grader, VerifierGrader
+from proctor_service.errors import InvalidRequest
 from proctor_service.judge import python_source
 from proctor_service.judge.python_source import Join, join_by, joined, syntax_tree, tidy
 from proctor_service.settings.languages import PYTHON, PYTHON_ALIASES
@@ -111,6 +112,36 @@ async def read_program(
     if len(text) <= MAX_WAITED_CHARACTERS:
         return program_in(text, rule, texts, around)
     return await asyncio.to_thread(program_in, text, rule, texts, around)
+
+
+OWN_CODE: frozenset[Extract] = frozenset(("diff", "edits"))
+"""Rules for code that is no program."""
+
+
+def check_program_rule(rule: Extract, where: str) -> None:
+    """Raise InvalidRequest for a rule of code that is no program. `where`: name of its field."""
+    if isinstance(rule, str) and rule in OWN_CODE:
+        raise InvalidRequest(f"{where}: {rule} is for the grader repository")
+
+
+async def own_code(
+    text: str,
+    rule: Extract,
+    code: Callable[[str, Extract], str | None],
+    around: Around,
+    where: str,
+) -> str | None:
+    """Return the code of a completion by a grader's own reading; None without code.
+
+    `where`: of the submission. Raises InvalidRequest for a program's surroundings, and for another rule.
+    """
+    if around.prelude or around.continues:
+        raise InvalidRequest(f"{where}: no prelude, prompt_code or suffix_code belongs to a change")
+    if not isinstance(rule, str) or rule not in ("auto", "none", *OWN_CODE):
+        raise InvalidRequest(f"{where}.extract: for a change only: auto, diff, edits, none")
+    if len(text) <= MAX_WAITED_CHARACTERS:
+        return code(text, rule)
+    return await asyncio.to_thread(code, text, rule)
 
 
 async def reference_program(

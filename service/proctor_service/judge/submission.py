@@ -12,24 +12,33 @@ import tokenize
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from proctor_client.wire import (
     AuthorProgram,
     Compiler,
     ControlOutcome,
+    Extract,
     Failure,
     GeneratedCases,
     Grader,
     Integrity,
     Level,
     NegativeControl,
+    RepositoryResult,
     Scoring,
     StdioGrader,
     Verdict,
     VerifierGrader,
 )
-from proctor_service.sandbox.interface import DEFAULT, Limits, Sandboxes, Usage
+from proctor_service.sandbox.interface import (
+    DEFAULT,
+    Limits,
+    Operation,
+    Sandboxes,
+    StatefulSandbox,
+    Usage,
+)
 
 if TYPE_CHECKING:
     from proctor_service.judge.control.expectations import Tests
@@ -42,7 +51,8 @@ class Submission:
     `state`: the files of a stateful sandbox (`StatefulSandbox.snapshot`), restored before `files`.
     `asked_at` and `deadline`: beginning and end of its item, by the monotonic clock. `completion`, `prompt`:
     for a grader of completions alone, as plain JSON; its `source` is empty for a completion without code.
-    `reference`: the source of the grader's own completion, found as this one's.
+    `reference`: the source of the grader's own completion, found as this one's. `tree_file`: path of a file
+    with the repository of an agent's sandbox, for a grader of repositories.
     """
 
     source: str
@@ -60,6 +70,7 @@ class Submission:
     completion: str = ""
     prompt: Any = None
     reference: str | None = None
+    tree_file: str | None = None
 
 
 SOLUTION = "solution.py"
@@ -146,6 +157,7 @@ class Judgement:
     """Ending of a program without a report, due to the submission or a failure of our runner."""
     score: float | None = None
     """Score of the task's own verifier, or share of the points, 0.0 to 1.0; else None."""
+    repository: RepositoryResult | None = None
     limited: int | None = None
     """Place of the test in which a limit ended the program; for `rest.py` alone."""
 
@@ -168,19 +180,43 @@ def test_count(grader: Grader) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Sandbox with the files for a grader, after a session or a rollout.
+    """Where a grader judges: after a session or a rollout, or a completion.
 
     `has_image`: its environment has an image. `max_seconds`: the server's ceiling of wall time.
-    `keeps_files`: False for an agent whose files are no part of its answer.
+    `keeps_files`: False for an agent whose files are no part of its answer. `has_operations`: its sandboxes
+    run code of the service (`StatefulSandbox.operate`).
     """
 
     has_image: bool
     max_seconds: float
     keeps_files: bool = True
+    has_operations: bool = True
 
 
 Control = Callable[[str, str], "Tests | None"]
 """Returns the tests of a grader with changeable expected values, for a source and its language."""
+
+
+class DefaultLimits(NamedTuple):
+    """Limits of a kind of grader, where neither the task nor the environment has others."""
+
+    cpu_seconds: float
+    wall_seconds: float
+    memory_mb: int
+    disk_mb: int
+    processes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TreeRules:
+    """How a grader of repositories meets an agent's sandbox.
+
+    `prepare`: makes the state that the agent meets, in a new sandbox. Raises InvalidTask. `save`: returns
+    the operation that writes the repository to a file, whose path is the last argument.
+    """
+
+    prepare: Callable[[Any, StatefulSandbox], Awaitable[None]]
+    save: Callable[[Any, Limits, str], Operation]
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +226,9 @@ class GraderRules:
     `judge`: raises a `Failure`, Unfit, JobTooLong and ValueTooLarge. `integrity`: awaits the integrity by
     an analysis of the tests; None where the kind decides. `check`: raises InvalidRequest for an unsuitable
     place; the last argument names the field. `control`: returns None for a grader
-    without a negative control.
+    without a negative control. `code`: returns what a grader of its own kind of code judges of a
+    completion, None where there is none; raises InvalidRequest for a rule of other code. `limits`: defaults
+    in place of the server's.
     """
 
     kind: str
@@ -198,6 +236,9 @@ class GraderRules:
     integrity: Callable[[Any], Awaitable[Integrity]] | None = None
     check: Callable[[Any, Place, str], None] | None = None
     control: Callable[[Any], Control | None] | None = None
+    code: Callable[[str, Extract], str | None] | None = None
+    limits: DefaultLimits | None = None
+    tree: TreeRules | None = None
 
 
 Graders = Mapping[str, GraderRules]

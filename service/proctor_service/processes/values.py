@@ -18,9 +18,15 @@ from proctor_client.wire import (
     Checker,
     Compiler,
     Failure,
+    FilesOfCommit,
     GeneratedCases,
     Grader,
     Interactor,
+    JunitReport,
+    RepositoryPreparation,
+    RepositoryResult,
+    RepositoryRule,
+    ScriptReport,
     StdioCase,
     Subtask,
     Tolerance,
@@ -29,7 +35,7 @@ from proctor_client.wire import Limits as WireLimits
 from proctor_client.wire.graders import GRADERS
 from proctor_service.errors import ProctorServiceError, SandboxLost
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.sandbox.interface import Command, Ended, Limits, Traits, Usage
+from proctor_service.sandbox.interface import Command, Ended, Limits, Operation, Traits, Usage
 
 Values = tuple[Any, ...]
 
@@ -39,6 +45,7 @@ _PARTS: Mapping[str, type[BaseModel]] = MappingProxyType(
         for each in (
             *(Call, StdioCase, Tolerance, WireLimits, AuthorProgram, Checker, Interactor),
             *(GeneratedCases, Subtask),
+            *(RepositoryPreparation, FilesOfCommit, JunitReport, ScriptReport, RepositoryRule),
         )
     }
 )
@@ -48,6 +55,7 @@ _REMEMBERED_BYTES = 32 << 20
 
 limits_values = attrgetter(*Limits.__slots__)
 command_values = attrgetter(*Command.__slots__)
+operation_values = attrgetter(*Operation.__slots__)
 traits_values = attrgetter(*Traits.__slots__)
 _usage_values = attrgetter(*Usage.__slots__)
 _ended_values = attrgetter(
@@ -166,6 +174,7 @@ def submission_values(submission: Submission, graders: Graders) -> Values:
         submission.completion,
         submission.prompt,
         submission.reference,
+        submission.tree_file,
     )
 
 
@@ -176,18 +185,24 @@ def compiler_values(compiler: Compiler | None) -> dict[str, Any] | None:
 
 def submission_of(values: Values, graders: Graders) -> Submission:
     """Return the submission of `submission_values`."""
-    source, grader, limits, *rest, compiler, completion, prompt, reference = values
+    source, grader, limits, *rest, compiler, completion, prompt, reference, tree_file = values
     options = None if compiler is None else Compiler(**compiler)
     submission = Submission(source, graders.decode(grader), Limits(*limits), *rest)
     return replace(
-        submission, compiler=options, completion=completion, prompt=prompt, reference=reference
+        submission,
+        compiler=options,
+        completion=completion,
+        prompt=prompt,
+        reference=reference,
+        tree_file=tree_file,
     )
 
 
 def judgement_values(judgement: Judgement) -> Values:
     """Return a judgement as values."""
     failures = [(each.index, each.test, each.message) for each in judgement.failures]
-    return (*_judgement_values(judgement), failures, _usage_values(judgement.usage))
+    repository = None if judgement.repository is None else judgement.repository.model_dump()
+    return (*_judgement_values(judgement), repository, failures, _usage_values(judgement.usage))
 
 
 def judgement_of(values: Values) -> Judgement:
@@ -195,7 +210,7 @@ def judgement_of(values: Values) -> Judgement:
     (
         verdict, passed, total, message, stdout, stderr, truncated, exit_code,
         integrity, level, hack_signals, negative_control, sandbox_id, unreported, score,
-        failures, usage,
+        repository, failures, usage,
     ) = values  # fmt: skip
     return Judgement(
         verdict=verdict,
@@ -217,6 +232,7 @@ def judgement_of(values: Values) -> Judgement:
         sandbox_id=sandbox_id,
         unreported=unreported,
         score=score,
+        repository=None if repository is None else RepositoryResult.model_validate(repository),
     )
 
 

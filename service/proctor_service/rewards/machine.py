@@ -21,6 +21,7 @@ from proctor_client.wire import (
     Grader,
     Interactor,
     PytestGrader,
+    RepositoryGrader,
     StdioGrader,
     VerifierGrader,
 )
@@ -28,7 +29,7 @@ from proctor_client.wire import Limits as WireLimits
 from proctor_client.wire.graders import GRADERS
 from proctor_service.errors import InvalidRequest
 from proctor_service.judge.extract import Texts
-from proctor_service.judge.submission import Graders, Place, author_programs
+from proctor_service.judge.submission import DefaultLimits, Graders, Place, author_programs
 from proctor_service.rewards.fingerprint import fingerprint_of
 from proctor_service.sandbox.environments import NO_ENVIRONMENTS, Environments
 from proctor_service.sandbox.interface import TESTS, Backend, Limits
@@ -119,7 +120,12 @@ class Machine:
         if check is not None:
             is_own = environment != DEFAULT
             has_image = is_own and self.environments[environment].image is not None
-            check(grader, Place(has_image, self.settings.max_wall_seconds, keeps_files), where)
+            most_seconds, has_operations = (
+                self.settings.max_wall_seconds,
+                self.backend.traits.has_operations,
+            )
+            place = Place(has_image, most_seconds, keeps_files, has_operations)
+            check(grader, place, where)
 
     def environment(self, name: str | None, where: str) -> str:
         """Return the name of an environment. Raises InvalidRequest for an unknown name."""
@@ -172,10 +178,12 @@ class Machine:
         where: str,
         otherwise: Limits | None = None,
         environment: str = DEFAULT,
+        defaults: DefaultLimits | None = None,
     ) -> Limits:
         """Return the requested limits.
 
-        The defaults are `otherwise`, or else the limits of the environment and of the server. The
+        The defaults are `otherwise`, or else the limits of the environment, `defaults`, and those of the
+        server. The
         ceiling of all tests together is `TESTS` times the ceiling of a single test.
 
         Raises InvalidRequest above a ceiling.
@@ -191,6 +199,8 @@ class Machine:
             if value is not None and not value <= ceiling:
                 raise InvalidRequest(f"{where}.{name}: {value} is above this server's {ceiling}")
             default = getattr(own, name, None)
+            if default is None and otherwise is None:
+                default = getattr(defaults, name, None)
             default = min(default or getattr(otherwise or settings, name), ceiling)
             values[name] = value if value is not None else default
         totals: dict[str, float | None] = {}
@@ -326,6 +336,12 @@ def _check_files_of(grader: Grader, where: str) -> None:
     """Raise InvalidRequest for paths and arguments of a grader, impossible in a sandbox."""
     if isinstance(grader, PytestGrader | CommandGrader):
         check_files(grader.files, f"{where}.files")
+    elif isinstance(grader, RepositoryGrader):
+        check_files({**grader.files, **grader.binary_files}, f"{where}.files")
+        for name in ("build", "test"):
+            command = getattr(grader, name)
+            if command is not None:
+                _check_argv([command] if isinstance(command, str) else command, f"{where}.{name}")
     elif isinstance(grader, StdioGrader):
         if isinstance(grader.cases, GeneratedCases):
             for index, seed in enumerate(grader.cases.seeds):

@@ -63,4 +63,5 @@ def judgement_of(result: Result) -> Judgement | None:
             control_seconds=usage.control_seconds,
         ),
         result.sandbox_id,
+        repository=result.repository,
     )

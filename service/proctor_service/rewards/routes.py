@@ -32,6 +32,7 @@ from proctor_client.wire import (
     Grader,
     Message,
     PytestGrader,
+    RepositoryGrader,
     RewardRequest,
     RewardResponse,
     StdioGrader,
@@ -54,8 +55,16 @@ from proctor_service.http.json import encode
 from proctor_service.http.openapi import answers, body_of
 from proctor_service.http.responses import NDJSON, AnswerFormat, Line, RequestTask, task_response
 from proctor_service.http.task_store import TaskStore
-from proctor_service.judge.extract import PYTHON_TEXTS, Around, read_program, reference_program
+from proctor_service.judge.extract import (
+    PYTHON_TEXTS,
+    Around,
+    check_program_rule,
+    own_code,
+    read_program,
+    reference_program,
+)
 from proctor_service.judge.submission import (
+    DefaultLimits,
     Judgement,
     Submission,
     author_programs,
@@ -86,6 +95,8 @@ SENT_AT_ONCE = 256
 GATHER_SECONDS = 0.01
 PEER_GATHER_SECONDS = 0.05
 """Longest delay of a line, for a client and for a peer; the last line is never delayed."""
+_CHECKED = PytestGrader | CommandGrader | StdioGrader | VerifierGrader | RepositoryGrader
+"""Graders with files, arguments or programs to check."""
 OUTPUT_CHARACTERS = 32 << 20
 """Output in all results of a request: a policy that prints much must not fill the service's memory."""
 
@@ -285,7 +296,7 @@ class Translation:
     tenant: str
     deadline: float
     portable: bool = True
-    _limits: dict[tuple[int, str], Limits] = field(default_factory=dict)
+    _limits: dict[tuple[int, str, DefaultLimits | None], Limits] = field(default_factory=dict)
     _checked_graders: set[int] = field(default_factory=set)
     _graders: dict[int, Grader] = field(default_factory=dict)
     _digests: dict[int, bytes] = field(default_factory=dict)
@@ -318,8 +329,9 @@ class Translation:
             )
         at = f"{where}.grader" if body.grader else "grader"
         grader = self._resolved(grader, at)
-        if isinstance(grader, PytestGrader | CommandGrader | StdioGrader | VerifierGrader):
+        if isinstance(grader, _CHECKED):
             self._check_grader(grader, at)
+        rules = self.machine.graders[grader.kind]
         environment = DEFAULT
         if body.environment is not None:
             environment = self.machine.environment(body.environment, f"{where}.environment")
@@ -327,7 +339,7 @@ class Translation:
             environment = self.machine.environment(request.environment, "environment")
         language = body.language
         has_runner = isinstance(grader, CommandGrader) and grader.runner is not None
-        elsewhere = environment != DEFAULT and grader.kind != "command"
+        elsewhere = environment != DEFAULT and grader.kind != "command" and rules.code is None
         if language != PYTHON or has_runner or elsewhere:
             language = self.machine.language(language, grader, where, environment)
         compiler = body.compiler or request.compiler
@@ -336,18 +348,27 @@ class Translation:
         if body.files:
             check_files(body.files, f"{where}.files")
         wanted = body.limits or request.limits
-        limits = self._limits.get((id(wanted), environment))
+        limits = self._limits.get((id(wanted), environment, rules.limits))
         if limits is None:
-            at = f"{where}.limits" if body.limits else "limits"
-            limits = self.machine.limits(wanted, at, environment=environment)
-            self._limits[id(wanted), environment] = limits
+            limits = self.machine.limits(
+                wanted,
+                f"{where}.limits" if body.limits else "limits",
+                environment=environment,
+                defaults=rules.limits,
+            )
+            self._limits[id(wanted), environment, rules.limits] = limits
         text = body.completion
         if not isinstance(text, str):
             text = _last_reply(text, f"{where}.completion")
         rule = body.extract or request.extract
         around = Around.of(grader, body, request)
         texts = PYTHON_TEXTS if language == PYTHON else self.machine.texts(language)
-        source = await read_program(text, rule, texts, around)
+        if rules.code is not None:
+            self.machine.check_place(grader, environment, at)
+            source = await own_code(text, rule, rules.code, around, where)
+        else:
+            check_program_rule(rule, f"{where}.extract")
+            source = await read_program(text, rule, texts, around)
         judges_completion = grader.judges == "completion"
         if source is None and not judges_completion:
             empty = NoCode(
@@ -473,7 +494,7 @@ def _is_portable(submission: Submission | NoCode) -> bool:
     if isinstance(submission, NoCode):
         return True
     grader = submission.grader
-    if submission.scoring == "points" or grader.judges == "completion":
+    if submission.scoring == "points" or grader.judges in ("completion", "repository"):
         return False
     return not (isinstance(grader, StdioGrader) and any(author_programs(grader)))
 
@@ -522,7 +543,7 @@ def line(item: RequestItem, outcome: Outcome, degraded: tuple[str, ...]) -> Line
         judgement, reward, verdict = _nothing(item.item.submission), None, None
     else:
         reward, verdict = outcome.reward, judgement.verdict
-    usage = judgement.usage
+    usage, repository = judgement.usage, judgement.repository
     failures = judgement.failures[:MAX_FAILURES]
     body = {
         "index": item.index,
@@ -561,6 +582,7 @@ def line(item: RequestItem, outcome: Outcome, degraded: tuple[str, ...]) -> Line
         "sandbox_id": judgement.sandbox_id,
         "environment": item.item.submission.environment,
         "degraded": degraded,
+        "repository": None if failure or not repository else repository.model_dump(),
     }
     return Line(encode(body), reward, verdict, failure is not None and failure.retryable)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from proctor_service.errors import FileMissing, FileRefused, SandboxLost
 from proctor_service.guest.session.file_operations import MISSING, REFUSED
-from proctor_service.sandbox.interface import Ended, Limits
+from proctor_service.sandbox.interface import Ended, Limits, Operation
 
 _SECONDS_PER_MB = 0.05
 
@@ -37,6 +37,20 @@ class FileOperations(ABC):
 
         Its CPU time has the ending `cpu_limit`, its time of waiting `wall_limit`.
         """
+
+    async def _operation(self, operation: Operation, keep_bytes: int) -> Ended:
+        """Run code of the service, which may print up to `keep_bytes`. For a backend that has it."""
+        raise NotImplementedError
+
+    async def operate(self, operation: Operation, most_bytes: int = 1 << 16) -> bytes:
+        """See `StatefulSandbox.operate`."""
+        ended = await self._operation(operation, most_bytes)
+        _check_waiting(ended)
+        return _check(ended, f"printed more than {most_bytes} bytes")
+
+    async def set_command_defaults(self, directory: str, variables: Mapping[str, str]) -> None:
+        """See `StatefulSandbox.set_command_defaults`. For a backend that has it."""
+        raise NotImplementedError
 
     async def write_file(self, path: str, data: bytes) -> None:
         """See `StatefulSandbox.write_file`."""

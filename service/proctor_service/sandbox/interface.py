@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from proctor_service.sandbox.code_bundle import HASH_SEEDS as HASH_SEEDS
 from proctor_service.sandbox.environments import Environments
@@ -158,7 +158,8 @@ class Traits:
     service itself. `tools`: directories inside a sandbox with packages missing from some Python
     environments (pytest). `missing_languages`: by environment, the languages that its image was
     found to lack; known once the environment is in use. `judged_with`: what verdicts depend on here,
-    texts by part and name, for the replica's fingerprint.
+    texts by part and name, for the replica's fingerprint. `has_operations`: see
+    `StatefulSandbox.operate`.
     """
 
     name: str
@@ -168,6 +169,7 @@ class Traits:
     tools: tuple[str, ...] = ()
     missing_languages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     judged_with: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    has_operations: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +248,24 @@ class Command:
     timeout_seconds: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """Code of the service, run by its own interpreter inside of a stateful sandbox.
+
+    `source`: Python of the standard library, with a function `main`; a sandbox of an image has the modules
+    that its fork server has loaded. `arguments` of `main`: JSON values. `stdin`, `stdout`: paths of files
+    of the service, which `main` reads as descriptor 0 and appends to as 1, up to `most_written_bytes`.
+    `freezes`: all other processes are stopped while it runs.
+    """
+
+    source: str
+    arguments: tuple[Any, ...] = ()
+    stdin: str | None = None
+    stdout: str | None = None
+    freezes: bool = False
+    most_written_bytes: int = 1 << 40
+
+
 class StatefulSandbox(Protocol):
     """Sandbox for many commands, sequential or concurrent.
 
@@ -289,6 +309,19 @@ class StatefulSandbox(Protocol):
         Changes from which a grading could take code are left out: an agent made them
         (`guest/session/retained.py`). Paths in `kept_paths` are applied in any case, and paths in
         `left_out` in none but below a longer path in `kept_paths`. Raises FileRefused.
+        """
+
+    async def operate(self, operation: Operation, most_bytes: int = 1 << 16) -> bytes:
+        """Run code of the service in the sandbox, as its user, and return what it printed.
+
+        Its processes cannot be traced by the sandbox's programs. Raises FileRefused where `main` fails, or
+        prints more than `most_bytes`. Backends without `Traits.has_operations` lack this method.
+        """
+
+    async def set_command_defaults(self, directory: str, variables: Mapping[str, str]) -> None:
+        """Let later commands and relative paths start in a directory, and set variables of commands.
+
+        Backends without `Traits.has_operations` lack this method.
         """
 
     async def ended(self) -> Ended:

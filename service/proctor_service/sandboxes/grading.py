@@ -7,15 +7,16 @@ agent avoid a bad reward.
 from __future__ import annotations
 
 import uuid
-from contextlib import closing
+from contextlib import AsyncExitStack, closing
 
 from proctor_client.wire import GradeRequest, HarborGrader
-from proctor_service.errors import FileMissing, FileRefused, SandboxEnded
+from proctor_service.errors import FileMissing, FileRefused, InvalidRequest, SandboxEnded
 from proctor_service.http.responses import Line
 from proctor_service.judge.extract import PYTHON_TEXTS, Around, assembled, reference_program
 from proctor_service.judge.submission import (
     SOLUTION,
     Submission,
+    TreeRules,
     integrity_of,
     needs_solution,
     source_of,
@@ -26,6 +27,7 @@ from proctor_service.rewards.machine import Machine, refuse_compiler
 from proctor_service.rewards.routes import RewardHandler
 from proctor_service.sandbox.interface import Limits
 from proctor_service.sandboxes.registry import Registry, Session
+from proctor_service.sandboxes.tree_files import tree_file
 from proctor_service.scheduling.queue import FairQueue
 
 GRADING_SECONDS = 600.0
@@ -52,6 +54,9 @@ class Gradings:
         if request.compiler is not None:
             refuse_compiler("compiler")
         self._machine.check_place(request.grader, session.environment, "grader")
+        has_code_around = request.prelude or request.prompt_code or request.suffix_code
+        if has_code_around and self._tree_of(request) is not None:
+            raise InvalidRequest("no prelude, prompt_code or suffix_code belongs to a change")
         return self._machine.limits(request.limits, "limits", session.limits)
 
     async def grade(
@@ -61,10 +66,14 @@ class Gradings:
         deadline = begun + GRADING_SECONDS
         if isinstance(request.grader, HarborGrader):  # the verifier may run twice
             deadline += 2 * request.grader.timeout_seconds
+        if self._tree_of(request) is not None:  # the tests may run without the change, too
+            deadline += 2 * (limits.cpu_seconds + limits.wall_seconds)
         with closing(self.queue.reserve(1, (session.tenant, session.job))):
-            async with self.queue.admit(session.tenant, session.job, deadline):
+            async with AsyncExitStack() as held:
+                turn = self.queue.admit(session.tenant, session.job, deadline)
+                await held.enter_async_context(turn)
                 try:
-                    submission = await self._submission(session, request, limits)
+                    submission = await self._submission(session, request, limits, held)
                 except SandboxEnded as ended:
                     if not session.by_own_act:
                         raise
@@ -84,11 +93,33 @@ class Gradings:
                     await batch.wait()
         return batch.results()[0]
 
+    def _tree_of(self, request: GradeRequest) -> TreeRules | None:
+        return self._machine.graders[request.grader.kind].tree
+
     async def _submission(
-        self, session: Session, request: GradeRequest, limits: Limits
+        self, session: Session, request: GradeRequest, limits: Limits, held: AsyncExitStack
     ) -> Submission | NoCode:
-        """Return a submission from the sandbox's files, with its solution.py if any."""
+        """Return a submission from the sandbox's files, with its solution.py if any.
+
+        `held`: keeps the files of the service that the submission names.
+        """
         where = (session.tenant, session.id)
+        tree = self._tree_of(request)
+        if tree is not None:
+            path = await held.enter_async_context(tree_file())
+            try:
+                saving = tree.save(request.grader, session.limits, path)
+                await self._registry.operate(*where, saving)
+            except FileRefused as refusal:
+                return _nothing_to_judge(request, session, limits, refusal.message)
+            return Submission(
+                "",
+                request.grader,
+                limits,
+                request.scoring,
+                environment=session.environment,
+                tree_file=path,
+            )
         solution = b""
         try:
             solution = await self._registry.read_file(*where, SOLUTION)

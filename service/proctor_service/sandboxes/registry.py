@@ -22,7 +22,7 @@ import asyncio
 import logging
 import secrets
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -55,6 +55,7 @@ from proctor_service.sandbox.interface import (
     Ending,
     Hear,
     Limits,
+    Operation,
     StatefulSandbox,
 )
 from proctor_service.sandboxes.file_paths import check_path
@@ -88,7 +89,8 @@ Executed = Callable[[ExecOutcome, float], None]
 class Order:
     """Specification of a stateful sandbox, with its owner.
 
-    `begun`: the sandbox belongs to begun work, which continues while the service drains.
+    `begun`: the sandbox belongs to begun work, which continues while the service drains. `prepare`: awaited
+    when the files are written; its errors are those of the start.
     """
 
     tenant: str
@@ -100,6 +102,7 @@ class Order:
     job: str = "default"
     priority: Priority = "training"
     begun: bool = False
+    prepare: Callable[[StatefulSandbox], Awaitable[None]] | None = None
 
 
 @dataclass(slots=True)
@@ -276,6 +279,7 @@ class Session:
         """Write the files, wait for the end, and decide the end before the clean-up."""
         files = dict(order.files)
         limits, environment, tags = order.limits, order.environment, order.tags
+        prepare = order.prepare
         PAYER.set((order.tenant, order.job))
         del order
         try:
@@ -284,6 +288,8 @@ class Session:
                     while files:  # free each file's text at once: files may be large
                         path, text = files.popitem()
                         await sandbox.write_file(path, text.encode("utf-8", "surrogatepass"))
+                    if prepare is not None:
+                        await prepare(sandbox)
                     # A backend may swallow a cancellation, so the session may be over by now.
                     if not self._over.done():
                         self._sandbox = sandbox
@@ -486,6 +492,13 @@ class Registry:
     async def snapshot(self, tenant: str, sandbox_id: str) -> bytes:
         """Return all files of the sandbox as a tar archive. Raises the errors of `execute`."""
         return await self.find(tenant, sandbox_id).do(lambda sandbox: sandbox.snapshot())
+
+    async def operate(
+        self, tenant: str, sandbox_id: str, operation: Operation, most_bytes: int = 1 << 16
+    ) -> bytes:
+        """Run code of the service in the sandbox. Raises FileRefused and the errors of `execute`."""
+        session = self.find(tenant, sandbox_id)
+        return await session.do(lambda sandbox: sandbox.operate(operation, most_bytes))
 
     async def stop(self, tenant: str, sandbox_id: str) -> bool:
         """Stop a sandbox and wait for the clean-up; return False if it was already over."""

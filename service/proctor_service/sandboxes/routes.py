@@ -214,14 +214,23 @@ def order(machine: Machine, body: wire.SandboxRequest, tenant: str) -> Order:
     check_files(body.files, "files")
     check_tags(body.tags)
     environment = machine.environment(body.environment, "environment")
+    defaults, prepare = None, None
+    if body.repository is not None:
+        machine.check_grader(body.repository, "repository")
+        machine.check_place(body.repository, environment, "repository")
+        rules = machine.graders[body.repository.kind]
+        defaults = rules.limits
+        assert rules.tree is not None, "it judges repositories"
+        prepare = partial(rules.tree.prepare, body.repository)
     return Order(
         tenant=tenant,
-        limits=machine.limits(body.limits, "limits", environment=environment),
+        limits=machine.limits(body.limits, "limits", environment=environment, defaults=defaults),
         environment=environment,
         tags=tuple(body.tags),
         ttl_seconds=body.ttl_seconds,
         files=body.files,
         job=body.job,
+        prepare=prepare,
     )
 
 

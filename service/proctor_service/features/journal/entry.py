@@ -78,7 +78,7 @@ class Entries:
                 submission.scoring,
                 submission.language,
                 dict(submission.files),
-                submission.state is not None,
+                submission.state is not None or submission.tree_file is not None,
                 submission.environment,
                 submission.negative_control,
                 compiler_values(submission.compiler),

@@ -35,7 +35,7 @@ _ROLLOUT_HEAD = (
 _JUDGEMENT = (
     "verdict", "passed", "total", "message", "stdout", "stderr", "truncated", "exit_code",
     "integrity", "level", "signals", "negative_control", "sandbox_id", "unreported",
-    "score", "failures", "usage",
+    "score", "repository", "failures", "usage",
 )  # fmt: skip
 """Names of the values of a judgement from `processes/values.py`."""
 _OF_JUDGEMENT = (

@@ -11,6 +11,7 @@ Mode = Literal["644", "755", "link"]
 
 Reason = Literal[
     "protected",  # decides how tests are found and run
+    "protected_keys",  # settings of the test runner inside the file; the rest of it crosses
     "new_test",  # a file that the runner would collect and the task does not bring
     "shadows_the_runner",  # a module with the name of the test runner
     "git",  # `.git` at any depth

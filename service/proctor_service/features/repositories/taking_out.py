@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from proctor_service.features.repositories.change import Base, Change, FileState, LeftOut
+from proctor_service.features.repositories import settings_keys
+from proctor_service.features.repositories.applying import ReasonOf, parents
+from proctor_service.features.repositories.change import (
+    Base,
+    Change,
+    FileState,
+    LeftOut,
+    Reason,
+    shown_path,
+)
+from proctor_service.features.repositories.ignore_rules import name_matches
+from proctor_service.features.repositories.protection import SIGNAL_FILES, Protection, Rules
 
+__all__ = ["Crossing", "Protection", "graded", "reasons", "take_out"]
 
-@dataclass(frozen=True, slots=True)
-class Protection:
-    """Facts of a task that decide which files are the task's.
-
-    `report`: kind of report of the grader, such as "pytest". `listed`: names of tests. `brought`: paths of
-    the task's own files (`files`, `test_patch`, `files_from`). `command`: the test command, one text or
-    words each. `protect`: more patterns; `writable`: patterns of files that tests rewrite.
-    """
-
-    report: str = "pytest"
-    listed: Collection[str] = ()
-    brought: Collection[bytes] = ()
-    command: Sequence[str] = ()
-    protect: Sequence[str] = ()
-    writable: Sequence[str] = ()
+_OF_THE_TASK: tuple[Reason, ...] = ("protected", "new_test", "shadows_the_runner")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +33,158 @@ class Crossing:
     signals: tuple[str, ...] = ()
 
 
+class _Selected(Mapping[bytes, "FileState | None"]):
+    """Some files of a change, read when asked for, and others in their place."""
+
+    def __init__(
+        self,
+        files: Mapping[bytes, FileState | None],
+        paths: Collection[bytes],
+        own: Mapping[bytes, FileState],
+    ) -> None:
+        self._files, self._paths, self._own = files, dict.fromkeys(paths), own
+
+    def __getitem__(self, path: bytes) -> FileState | None:
+        if path not in self._paths:
+            raise KeyError(path)
+        return self._own[path] if path in self._own else self._files[path]
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._paths)
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+
+def reasons(base: Base, protection: Protection) -> ReasonOf:
+    """Return a function that tells of a path why it does not cross, for `Patch.applied`."""
+    return Rules(base, protection).reason
+
+
 def take_out(change: Change, base: Base, protection: Protection) -> Crossing:
-    """Return the part of a change that crosses, and the list of the rest with reasons."""
-    raise NotImplementedError
+    """Return the part of a change that crosses, and the list of the rest with reasons.
+
+    The states of the change are read one after another; the result reads them again when asked.
+    """
+    taking = _Taking(change, base, Rules(base, protection))
+    taking.by_path()
+    taking.below_links()
+    taking.in_place_of_folders()
+    return taking.result(protection)
+
+
+class _Taking:
+    def __init__(self, change: Change, base: Base, rules: Rules) -> None:
+        self._files, self._base, self._rules = change.files, base, rules
+        self._paths = base.paths()
+        self._crossing: dict[bytes, None] = {}
+        self._links: set[bytes] = set()
+        self._deleted: set[bytes] = set()
+        self._own: dict[bytes, FileState] = {}
+        self._left_out: dict[LeftOut, None] = {}
+        self._signals: dict[str, None] = {}
+
+    def _leave(self, path: bytes, reason: Reason) -> None:
+        self._left_out[LeftOut(shown_path(path), reason)] = None
+        self._crossing.pop(path, None)
+
+    def by_path(self) -> None:
+        for path in self._files:
+            reason = self._rules.reason(path)
+            if reason is None:
+                self._take(path)
+                continue
+            self._leave(path, reason)
+            if reason in ("protected", "shadows_the_runner"):
+                self._signals["protected_files_changed"] = None
+            if reason == "git" and path.split(b"/")[0] != b".git":
+                self._signals["nested_repository"] = None
+
+    def _take(self, path: bytes) -> None:
+        state = self._files[path]
+        self._crossing[path] = None
+        if self._has_own_keys(path):
+            self._take_keys(path, state)
+            if path not in self._crossing:
+                return
+        if state is None:
+            self._deleted.add(path)
+        elif state.mode == "link":
+            self._links.add(path)
+        name = path.rpartition(b"/")[2]
+        if any(name_matches(pattern, name) for pattern in SIGNAL_FILES):
+            self._signals["build_files_changed"] = None
+        if name.endswith(b".rs") and state is not None and path in self._paths:
+            before = self._base.state(path)
+            if before is not None and _inline_tests(before.content) != _inline_tests(state.content):
+                self._signals["inline_tests_changed"] = None
+
+    def _has_own_keys(self, path: bytes) -> bool:
+        if not settings_keys.has_protected_keys(path):
+            return False
+        return self._rules.has_node if path.endswith(b".json") else self._rules.has_python
+
+    def _take_keys(self, path: bytes, state: FileState | None) -> None:
+        """Give a file of settings the protected keys of the base, or leave it out."""
+        before = self._base.state(path) if path in self._paths else None
+        trusted = None if before is None or before.mode == "link" else before.content
+        content = settings_keys.empty(path) if state is None else state.content
+        try:
+            merged = settings_keys.with_protected_keys(path, content, trusted)
+        except settings_keys.Unreadable:
+            merged = b""
+            is_whole = True
+        else:
+            is_whole = merged != content and (state is None or state.mode == "link")
+        if is_whole or (state is not None and state.mode == "link"):
+            self._leave(path, "protected")
+            self._signals["protected_files_changed"] = None
+        elif state is not None and merged != content:
+            self._own[path] = FileState(state.mode, merged)
+            self._left_out[LeftOut(shown_path(path), "protected_keys")] = None
+            self._signals["protected_files_changed"] = None
+
+    def below_links(self) -> None:
+        for path in list(self._crossing):
+            above = parents(path)
+            if path not in self._deleted and any(each in self._links for each in above):
+                self._leave(path, "below_a_link")
+            elif any(each in self._paths and each not in self._deleted for each in above):
+                self._leave(path, "below_a_link" if path not in self._deleted else "protected")
+
+    def in_place_of_folders(self) -> None:
+        """Leave out files and links in the place of folders of which something stays."""
+        added = [
+            path for path in self._crossing if path not in self._paths and path not in self._deleted
+        ]
+        if not added:
+            return
+        present = sorted(self._paths)
+        for path in added:
+            at = bisect_left(present, path + b"/")
+            while at < len(present) and present[at].startswith(path + b"/"):
+                if present[at] not in self._deleted:
+                    self._leave(path, "protected")
+                    self._signals["protected_files_changed"] = None
+                    break
+                at += 1
+
+    def result(self, protection: Protection) -> Crossing:
+        unchanged = [
+            path
+            for path, state in self._own.items()
+            if path in self._paths and self._base.state(path) == state
+        ]
+        for path in unchanged:
+            self._crossing.pop(path, None)
+        files = _Selected(self._files, self._crossing, self._own)
+        return Crossing(Change(files), tuple(self._left_out), tuple(self._signals))
+
+
+def _inline_tests(content: bytes) -> tuple[int, bytes]:
+    """Return the number of test attributes of a Rust source, and its text from the first test module on."""
+    _, _, tests = content.partition(b"#[cfg(test)]")
+    return content.count(b"#[test]") + content.count(b"::test]"), tests
 
 
 def graded(
@@ -49,6 +197,37 @@ def graded(
 ) -> Change:
     """Return the state in which grading happens, as a change of the base.
 
-    Protected files have the state of the reference, or else of the base; the task's tests lie on top.
+    Protected files and keys have the state of the reference, or else of the base; the task's tests lie on
+    top, and the files of `remove` are deleted.
     """
-    raise NotImplementedError
+    files: dict[bytes, FileState | None] = dict(crossing.files)
+    paths = base.paths()
+    if reference is not None:
+        rules = Rules(base, protection)
+        for path, state in reference.files.items():
+            if rules.reason(path) in _OF_THE_TASK:
+                files[path] = state
+            elif settings_keys.has_protected_keys(path):
+                before = base.state(path) if path in paths else None
+                merged = _with_keys(path, files.get(path, before), state)
+                if merged != before or path in files:
+                    files[path] = merged
+    for path in remove:
+        if path in paths or path in files:
+            files[path] = None
+    files.update(tests)
+    return Change(files)
+
+
+def _with_keys(path: bytes, state: FileState | None, trusted: FileState | None) -> FileState | None:
+    """Return a file of settings with the protected keys of the reference."""
+    content = settings_keys.empty(path) if state is None else state.content
+    try:
+        merged = settings_keys.with_protected_keys(
+            path, content, None if trusted is None else trusted.content
+        )
+    except settings_keys.Unreadable:
+        return trusted
+    if merged == content:
+        return state
+    return FileState(state.mode if state is not None else "644", merged)

@@ -114,7 +114,7 @@ class Player:
         except Exception as error:
             failure = _fault(plan, error)
         finally:
-            await toolbox.close()
+            await toolbox.end()
         return episode.trajectory(failure, toolbox.sandbox_id)
 
 

@@ -55,7 +55,7 @@ async def of_reply(plan: TrajectoryPlan, text: str) -> Submission | NoCode:
 async def of_files(plan: TrajectoryPlan, last_reply: str) -> Submission | NoCode:
     """Return the submission of an agent without a sandbox: the task's own files."""
     grader, around = plan.task.grader, plan.task.around
-    if grader.judges == "sandbox":
+    if grader.judges in ("sandbox", "repository"):
         return await of_code(plan, "")  # its verifier decides about an untouched image, too
     if grader.judges == "completion" and SOLUTION not in plan.task.files:
         return await of_reply(plan, last_reply)
@@ -102,6 +102,19 @@ async def of_state(
         negative_control=plan.negative_control,
     )
     return await _with_completion(plan, submission, last_reply)
+
+
+def of_tree(plan: TrajectoryPlan, tree_file: str) -> Submission:
+    """Return the submission of an agent's repository, saved to a file."""
+    return Submission(
+        "",
+        plan.task.grader,
+        plan.limits,
+        plan.scoring,
+        files=plan.task.files,
+        environment=plan.environment,
+        tree_file=tree_file,
+    )
 
 
 async def _with_completion(

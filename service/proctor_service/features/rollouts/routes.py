@@ -43,8 +43,8 @@ from proctor_service.http.responses import (
     Work,
     task_response,
 )
-from proctor_service.judge.extract import Around
-from proctor_service.judge.submission import test_count
+from proctor_service.judge.extract import Around, check_program_rule
+from proctor_service.judge.submission import DefaultLimits, test_count
 from proctor_service.outcomes import JsonObject, Trajectory, TrajectoryPlan, TrajectoryTask
 from proctor_service.rewards.machine import (
     Machine,
@@ -93,6 +93,7 @@ class Planning:
                 where = "agent.exec_timeout_seconds"
                 raise InvalidRequest(f"{where}: {seconds} is above this server's {ceiling}")
             check_tools(request.agent, machine.mcp_servers, "agent")
+        check_program_rule(request.extract, "extract")
         check_tags(request.tags)
 
     def parts(self, number: int, wire_task: RolloutTask) -> list[Part]:
@@ -116,7 +117,11 @@ class Planning:
             files=wire_task.files,
             test_count=test_count(grader),
             around=Around.of(grader, wire_task),
+            tree=self._machine.graders[grader.kind].tree,
         )
+        if task.tree is not None and (task.around.prelude or task.around.continues):
+            text = "no prelude, prompt_code or suffix_code belongs to a change"
+            raise InvalidRequest(f"{where}: {text}")
         count = self._request.trajectories_per_task
         return [
             Part(wire_task, index, self._plan(wire_task, task, environment, index))
@@ -132,7 +137,7 @@ class Planning:
             rollout_id=f"ro_{uuid.uuid4().hex}",
             task=task,
             agent=request.agent,
-            limits=self._limits(environment),
+            limits=self._limits(environment, self._machine.graders[task.grader.kind].limits),
             environment=environment,
             scoring=request.scoring,
             negative_control=wire_task.negative_control or request.negative_control,
@@ -147,9 +152,11 @@ class Planning:
             shell="bash" if "bash" in self._machine.languages(environment) else "sh",
         )
 
-    def _limits(self, environment: str) -> Limits:
+    def _limits(self, environment: str, defaults: DefaultLimits | None = None) -> Limits:
         """Return the limits of the sandboxes in an environment. Raises InvalidRequest."""
-        return self._machine.limits(self._request.limits, "limits", environment=environment)
+        return self._machine.limits(
+            self._request.limits, "limits", environment=environment, defaults=defaults
+        )
 
     def _messages(self, wire_task: RolloutTask, where: str) -> Sequence[JsonObject]:
         """Return the policy's first messages: the system prompt and the task, as chat messages.

@@ -23,9 +23,10 @@ from proctor_service.features.rollouts import answers
 from proctor_service.features.rollouts.observation import Observation, observe, text_of
 from proctor_service.features.rollouts.reply import MOST_ARGUMENTS_CHARACTERS, ToolCall
 from proctor_service.http.json import without_surrogates
-from proctor_service.judge.submission import SOLUTION, Submission, integrity_of
+from proctor_service.judge.submission import SOLUTION, Submission, TreeRules, integrity_of
 from proctor_service.outcomes import JsonObject, NoCode, TrajectoryPlan
-from proctor_service.sandbox.interface import Command, Ended, Usage
+from proctor_service.sandbox.interface import Command, Ended, Operation, Usage
+from proctor_service.sandboxes.tree_files import make_tree_file, remove_tree_file
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +63,9 @@ class Workplace(Protocol):
 
     async def snapshot(self) -> bytes:
         """Return all files as a tar archive."""
+
+    async def operate(self, operation: Operation) -> None:
+        """Run code of the service. Raises FileRefused."""
 
     async def stop(self) -> None:
         """End the sandbox and wait for its clean-up; no effect after its end."""
@@ -190,6 +194,7 @@ class Toolbox:
         self._open = open_
         self._left_seconds = (plan.deadline - time.monotonic()) * OWN_SHARE
         self._workplace: Workplace | None = None
+        self._tree_file: str | None = None
         self.sandbox_id: str | None = None
 
     async def use(
@@ -221,6 +226,8 @@ class Toolbox:
         sandbox."""
         if self._workplace is not None:
             try:
+                if self._plan.task.tree is not None:
+                    return await self._tree(self._plan.task.tree, self._workplace)
                 archive = await self._workplace.snapshot()
                 solution = await _solution(self._workplace)
                 await self.close()  # the judge needs room for its own sandboxes
@@ -235,6 +242,19 @@ class Toolbox:
             except SandboxEnded:
                 await self.close()
         return await answers.of_files(self._plan, last_reply)
+
+    async def _tree(self, tree: TreeRules, workplace: Workplace) -> Submission:
+        """End the sandbox and return its repository. Raises FileRefused and SandboxEnded."""
+        path = self._tree_file = await make_tree_file()
+        await workplace.operate(tree.save(self._plan.task.grader, self._plan.limits, path))
+        await self.close()
+        return answers.of_tree(self._plan, path)
+
+    async def end(self) -> None:
+        """End the sandbox, and remove what was taken of it."""
+        await self.close()
+        if self._tree_file is not None:
+            await remove_tree_file(self._tree_file)
 
     async def close(self) -> None:
         """End the sandbox; a cancellation of this call still ends the sandbox."""

@@ -25,7 +25,7 @@ from proctor_service.errors import (
 )
 from proctor_service.features.rollouts.tools import OpenWorkplace, Workplace
 from proctor_service.outcomes import TrajectoryPlan
-from proctor_service.sandbox.interface import Command, Ended
+from proctor_service.sandbox.interface import Command, Ended, Operation
 from proctor_service.sandboxes.registry import Order, Registry, Session
 
 T = TypeVar("T")
@@ -39,6 +39,7 @@ def workplaces(registry: Registry) -> OpenWorkplace:
     """Return the function to open a trajectory's sandbox."""
 
     async def open_workplace(plan: TrajectoryPlan) -> Workplace:
+        tree = plan.task.tree
         left_seconds = max(plan.deadline - time.monotonic(), 0.0)
         order = Order(
             tenant=plan.tenant,
@@ -50,6 +51,7 @@ def workplaces(registry: Registry) -> OpenWorkplace:
             job=plan.job,
             priority=plan.priority,
             begun=True,
+            prepare=None if tree is None else partial(tree.prepare, plan.task.grader),
         )
         try:
             session = await _in_time(partial(registry.create, order))
@@ -86,6 +88,9 @@ class _Workplace:
 
     async def snapshot(self) -> bytes:
         return await self._do(partial(self._registry.snapshot, *self._where))
+
+    async def operate(self, operation: Operation) -> None:
+        await self._do(partial(self._registry.operate, *self._where, operation))
 
     async def stop(self) -> None:
         await self._registry.stop(*self._where)

@@ -15,6 +15,7 @@ skipped. Of an image, `layer.py` applies the changes. An archive that is invalid
 from __future__ import annotations
 
 import os
+import resource
 import stat
 import sys
 from collections.abc import Callable
@@ -137,9 +138,28 @@ class _Input:
         return data
 
 
+def operate(source: str, most_written_bytes: int, arguments: list[Any]) -> None:
+    """Run the function `main` of a source of the service; it may read the standard input."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most_written_bytes,) * 2)
+    namespace: dict[str, Any] = {"__name__": "operation"}
+    exec(compile(source, "<operation>", "exec", dont_inherit=True), namespace)
+    try:
+        namespace["main"](*arguments)
+    except OSError as error:
+        _fail_for(error, str(error.filename or ""))
+    except ValueError as error:
+        _fail(REFUSED, str(error))
+
+
+OPERATE, FROZEN = "operate", "operate_frozen"
 KINDS: dict[str, Callable[..., None]] = {
-    "read": read, "write": write, "save": save, "take_over": take_over,
+    "read": read, "write": write, "save": save, "take_over": take_over, OPERATE: operate,
+    FROZEN: operate,
 }  # fmt: skip
+FREEZING = ("save", FROZEN)
+"""Kinds of runs during which all other processes are stopped."""
+UNTRACED = (OPERATE, FROZEN)
+"""Kinds of runs that no other process of the sandbox may trace: they have files of the service."""
 
 
 def _fail_for(error: Exception, path: str) -> NoReturn:

@@ -6,6 +6,7 @@ Orders arrive on the channel, one line of JSON each:
                              other ends of the last two
     ["settled", N]           the service has stopped reading the output of run N
     ["kill", N]              kill the processes of run N
+    ["defaults", directory, variables]   of later runs
     ["clear"]                kill every process except the session
 
 The session sends `["ready"]` once, then `["exited", N, status, cpu seconds, peak kilobytes]` for
@@ -129,13 +130,17 @@ class _Session:
             for pid, run in self.runs.items():
                 if run.number == words[0]:
                     _kill_all_of(pid)
+        elif order == "defaults":
+            self.home = words[0]
+            os.environ.update(words[1])
         elif order == "clear":
             _signal_all(signal.SIGKILL)
 
     # ------------------------------------------------------------ runs
 
     def run(self, number: int, kind: str, what: Any, ends: list[int], outputs: list[int]) -> None:
-        if kind == "save":
+        freezes = kind in file_operations.FREEZING
+        if freezes:
             _signal_all(signal.SIGSTOP)  # freeze all processes while the files are read
         changes, theirs = os.pipe()
         try:
@@ -144,7 +149,7 @@ class _Session:
             os.write(ends[2], f"no process can be started: {error.strerror}\n".encode())
             for descriptor in (changes, theirs):
                 os.close(descriptor)
-            if kind == "save":
+            if freezes:
                 self.let_go_on()
             self.settling[number] = outputs
             self.send(["not started", number, snippet.CANNOT_START << 8, 0.0, 0])
@@ -153,7 +158,7 @@ class _Session:
             self.become(kind, what, ends, theirs)
         os.close(theirs)
         os.set_blocking(changes, False)
-        self.runs[pid] = _Run(number, outputs, changes, kind == "save")
+        self.runs[pid] = _Run(number, outputs, changes, freezes)
 
     def fork(self) -> int:
         """Fork; without a running command, if the process limit is used up, kill the background
@@ -183,10 +188,12 @@ class _Session:
             os.dup2(changes, 3)
             last = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
             os.closerange(4, layer.DESCRIPTOR)
-            os.closerange(layer.LOWER + 1 if kind == "save" else layer.DESCRIPTOR, last)
+            has_layer = kind == "save" or kind in file_operations.UNTRACED
+            os.closerange(layer.LOWER + 1 if has_layer else layer.DESCRIPTOR, last)
             resource.setrlimit(resource.RLIMIT_NOFILE, (self.descriptors_of_each,) * 2)
             os.set_inheritable(3, False)
-            set_dumpable(1)
+            if kind not in file_operations.UNTRACED:
+                set_dumpable(1)
             os.chdir(self.home)
             if kind in file_operations.KINDS:
                 file_operations.KINDS[kind](*what)

@@ -23,10 +23,11 @@ class Pipes:
     """Pipes of a command: the service's ends, and `theirs`, the ends for the sandbox.
 
     `theirs`: the command's stdin, stdout, stderr, and copies of the service's two output ends; their
-    sender closes them. Raises OSError, with all closed, when descriptors run out.
+    sender closes them. A file in place of stdin or stdout is for the command alone: the service's end is
+    closed, or at its end. Raises OSError, with all closed, when descriptors run out.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, stdin_file: int | None = None, stdout_file: int | None = None) -> None:
         with contextlib.ExitStack() as on_failure:
 
             def opened(*descriptors: int) -> tuple[int, ...]:
@@ -38,6 +39,9 @@ class Pipes:
             self.stdout, stdout_write = opened(*os.pipe2(os.O_CLOEXEC))
             self.stderr, stderr_write = opened(*os.pipe2(os.O_CLOEXEC))
             copies = *opened(os.dup(self.stdout)), *opened(os.dup(self.stderr))
+            for pipe, file in ((stdin_read, stdin_file), (stdout_write, stdout_file)):
+                if file is not None:
+                    os.dup2(file, pipe, inheritable=False)
             on_failure.pop_all()
         self.theirs = [stdin_read, stdout_write, stderr_write, *copies]
         os.set_blocking(self.stdin, False)

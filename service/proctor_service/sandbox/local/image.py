@@ -21,8 +21,11 @@ from proctor_service.sandbox.linux import seccomp
 from proctor_service.sandbox.local.bundle import Launch
 from proctor_service.settings.prepared_folder import SHOWN_AT
 
-_PRELOAD = ("tarfile", "encodings.ascii", "encodings.idna", "encodings.latin_1")
-"""Modules of the supervisor, otherwise imported from the image's files."""
+_PRELOAD = (
+    *("tarfile", "encodings.ascii", "encodings.idna", "encodings.latin_1"),
+    *("base64", "fnmatch", "hashlib", "json", "re", "select", "socket", "struct", "zlib"),
+)
+"""Modules of the supervisor and of operations, otherwise imported from the image's files."""
 
 TOOLS = "/opt/proctor"
 """Path in a sandbox of packages for pytest; appended to `sys.path` by jobs with this need."""

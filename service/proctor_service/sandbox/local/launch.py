@@ -170,6 +170,7 @@ def make_plan(
             languages=("python", *languages),
             tools=(TOOLS,),
             judged_with=_judged_with(settings, interpreter),
+            has_operations=True,
         ),
         checks=checks,
         hierarchy=hierarchy,

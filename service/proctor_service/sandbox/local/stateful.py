@@ -16,12 +16,18 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
 from proctor_service.errors import SandboxEnded, SandboxLost, SandboxUnavailable
-from proctor_service.guest.session.file_operations import MISSING, OF_THE_MACHINE, REFUSED
+from proctor_service.guest.session.file_operations import (
+    FROZEN,
+    MISSING,
+    OF_THE_MACHINE,
+    OPERATE,
+    REFUSED,
+)
 from proctor_service.sandbox.file_operations import FileOperations, limits_of_operation
 from proctor_service.sandbox.interface import (
     CHARGE,
@@ -31,6 +37,7 @@ from proctor_service.sandbox.interface import (
     GuestMessage,
     Hear,
     Limits,
+    Operation,
     charge_nobody,
 )
 from proctor_service.sandbox.linux import procfs
@@ -161,10 +168,51 @@ class LocalStatefulSandbox(FileOperations):
             ),
         )
 
+    async def _operation(self, operation: Operation, keep_bytes: int) -> Ended:
+        limits = limits_of_operation(self._limits, _FILE_SECONDS, keep_bytes)
+        kind = FROZEN if operation.freezes else OPERATE
+        with contextlib.ExitStack() as opened:
+
+            def descriptor(path: str | None, flags: int) -> int | None:
+                if path is None:
+                    return None
+                found = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW)
+                opened.callback(os.close, found)
+                return found
+
+            files = (
+                descriptor(operation.stdin, os.O_RDONLY),
+                descriptor(operation.stdout, os.O_WRONLY | os.O_APPEND),
+            )
+            return await self._run(
+                kind,
+                [operation.source, operation.most_written_bytes, list(operation.arguments)],
+                lambda number, channel: CommandExecution(
+                    number,
+                    limits,
+                    channel,
+                    b"",
+                    max(self._flood_bytes, keep_bytes + 1),
+                    None,
+                    None,
+                    self._sandbox.poller,
+                ),
+                partial(Pipes, *files),
+            )
+
+    async def set_command_defaults(self, directory: str, variables: Mapping[str, str]) -> None:
+        """See `StatefulSandbox.set_command_defaults`."""
+        order = ["defaults", directory, dict(variables)]
+        self._sandbox.send(json.dumps(order).encode() + b"\n")
+
     # ------------------------------------------------------------ runs
 
     async def _run(
-        self, kind: str, what: list[object], make: Callable[[int, Pipes], CommandExecution]
+        self,
+        kind: str,
+        what: list[object],
+        make: Callable[[int, Pipes], CommandExecution],
+        open_pipes: Callable[[], Pipes] = Pipes,
     ) -> Ended:
         cpu_base = 0.0 if self._running else await self._cpu_total()
         if self._sandbox.is_over or self._listener is None or self._listener.done():
@@ -177,7 +225,7 @@ class LocalStatefulSandbox(FileOperations):
         self._has_run_programs |= kind in _PROGRAMS
         number = next(self._numbers)
         try:
-            pipes = Pipes()
+            pipes = open_pipes()
         except OSError as error:
             raise SandboxUnavailable(f"a command has no pipes: {error}") from error
         execution = make(number, pipes)

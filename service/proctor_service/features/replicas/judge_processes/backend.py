@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
@@ -15,6 +15,7 @@ from proctor_service.processes.values import (
     ended_of,
     limits_values,
     lost_with_worker,
+    operation_values,
 )
 from proctor_service.sandbox.interface import (
     CHARGE,
@@ -25,6 +26,7 @@ from proctor_service.sandbox.interface import (
     Ended,
     Hear,
     Limits,
+    Operation,
     Sandbox,
     Spent,
     StatefulSandbox,
@@ -196,6 +198,13 @@ class _RemoteSandbox:
     ) -> None:
         words = (tuple(kept_paths), tuple(left_out))
         await self._ask("restore", archive, *words, archive_bytes=len(archive))
+
+    async def operate(self, operation: Operation, most_bytes: int = 1 << 16) -> bytes:
+        printed: bytes = await self._ask("operate", operation_values(operation), most_bytes)
+        return printed
+
+    async def set_command_defaults(self, directory: str, variables: Mapping[str, str]) -> None:
+        await self._ask("set_command_defaults", directory, dict(variables))
 
     async def ended(self) -> Ended:
         return ended_of(await self._ask("ended"))

@@ -52,6 +52,7 @@ from proctor_service.sandbox.interface import (
     Backend,
     Command,
     Limits,
+    Operation,
     Sandboxes,
     Spent,
     StatefulSandbox,
@@ -294,6 +295,11 @@ class Process:
                 return await sandbox.snapshot()
             case "restore":
                 return await sandbox.restore(*arguments)
+            case "operate":
+                operation, most_bytes = rest
+                return await sandbox.operate(Operation(*operation), most_bytes)
+            case "set_command_defaults":
+                return await sandbox.set_command_defaults(*rest)
             case "ended":
                 return ended_values(await sandbox.ended())
             case "close":

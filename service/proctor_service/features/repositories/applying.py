@@ -1,0 +1,258 @@
+"""Applies the files of a patch in one reading to a base. Pure, no I/O, never in part.
+
+Within one diff of git, renames and copies take their source as it was before the diff; in several diffs, one
+after the other, they take it as the earlier ones made it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from proctor_service.features.repositories import hunks
+from proctor_service.features.repositories.binary_patches import blob_hash, patched_binary
+from proctor_service.features.repositories.change import (
+    Base,
+    Change,
+    FileState,
+    LeftOut,
+    Mode,
+    Reason,
+    shown_path,
+)
+from proctor_service.features.repositories.failures import Applied, PatchFailed, Work
+from proctor_service.features.repositories.patch_text import FilePatch
+from proctor_service.features.repositories.readings import Reading
+
+ReasonOf = Callable[[bytes], Reason | bool | None]
+"""Tells why a path does not cross whatever the patch does there, or True; None or False for others."""
+
+
+def stated_reason(found: Reason | bool | None) -> Reason | None:
+    """Return the reason of a ReasonOf: True is "protected"."""
+    return ("protected" if found else None) if isinstance(found, bool) else found
+
+
+class WorkingFiles:
+    """The repository's files while a text is applied: the base, and what has changed."""
+
+    def __init__(self, base: Base, paths: Collection[bytes]) -> None:
+        self.base, self.paths = base, paths
+        self.changed: dict[bytes, FileState | None] = {}
+
+    def exists(self, path: bytes | None) -> bool:
+        if path is None:
+            return False
+        return self.changed[path] is not None if path in self.changed else path in self.paths
+
+    def state(self, path: bytes) -> FileState | None:
+        if path in self.changed:
+            return self.changed[path]
+        return self.base.state(path) if path in self.paths else None
+
+    def change(self) -> Change:
+        """Return the files that differ from the base."""
+        files = {}
+        for path, state in self.changed.items():
+            before = self.base.state(path) if path in self.paths else None
+            if before != state:
+                files[path] = state
+        return Change(files)
+
+    def conflict(self) -> tuple[bytes, bytes] | None:
+        """Return a file that would lie below another file, and that other one; None without one."""
+        made = [path for path, state in self.changed.items() if state is not None]
+        for path in made:
+            for parent in parents(path):
+                if self.exists(parent):
+                    return path, parent
+        added = {path for path in made if path not in self.paths}
+        if added:
+            for path in self.paths:
+                if self.exists(path):
+                    for parent in parents(path):
+                        if parent in added:
+                            return path, parent
+        return None
+
+
+def parents(path: bytes) -> list[bytes]:
+    """Return the folders above a path, the outermost first: of `a/b/c` these are `a`, `a/b`."""
+    found, at = [], path.find(b"/")
+    while at >= 0:
+        found.append(path[:at])
+        at = path.find(b"/", at + 1)
+    return found
+
+
+def applied_in(
+    files: Sequence[FilePatch],
+    reading: Reading,
+    base: Base,
+    paths: Collection[bytes],
+    reason_of: ReasonOf,
+    work: Work,
+) -> Applied:
+    """Return the change that a patch makes in one reading. Raises PatchFailed."""
+    application = _Application(files, reading, WorkingFiles(base, paths), work)
+    for file in files:
+        application.apply(file, reason_of)
+    return application.result()
+
+
+class _Application:
+    def __init__(
+        self, files: Sequence[FilePatch], reading: Reading, working: WorkingFiles, work: Work
+    ) -> None:
+        self._reading, self._working, self._work = reading, working, work
+        self._gone = {
+            path
+            for file in files
+            if file.kind in ("rename", "delete") and (path := reading.path(file.old)) is not None
+        }
+        self._replaced = set[bytes]()  # made anew before the part that takes the old file away
+        self._how: dict[str, None] = {}
+        self._left_out: dict[LeftOut, None] = {}
+
+    def apply(self, file: FilePatch, reason_of: ReasonOf) -> None:
+        old, new = self._reading.path(file.old), self._reading.path(file.new)
+        effects = [new] if file.kind != "rename" else [new, old]
+        effects = [each for each in effects if each is not None] or [old]
+        reason = self._reason(file, effects)
+        if reason is not None:
+            self._left_out[LeftOut(shown_path(effects[0] or b""), reason)] = None
+            return
+        try:
+            self._apply(file, old, new)
+        except PatchFailed:
+            reasons = [
+                stated_reason(reason_of(each)) if each is not None else None for each in effects
+            ]
+            if not all(reasons):
+                raise
+            for path, found in zip(effects, reasons, strict=True):
+                if path is not None and found is not None:
+                    self._left_out[LeftOut(shown_path(path), found)] = None
+
+    def _reason(self, file: FilePatch, effects: Sequence[bytes | None]) -> Reason | None:
+        if any(path is not None and b".." in path.split(b"/") for path in effects):
+            return "outside"
+        if file.mode == "submodule":
+            return "submodule"
+        return "binary_without_data" if file.is_stub and file.kind != "delete" else None
+
+    def _apply(self, file: FilePatch, old: bytes | None, new: bytes | None) -> None:
+        for name in (file.old, file.new):
+            if name is not None and (b"\0" in name.raw or self._reading.path(name) is None):
+                raise PatchFailed("a name that no file can have", file.shown)
+        if file.kind == "create" or (
+            file.may_create and not self._working.exists(new) and not self._working.exists(old)
+        ):
+            assert new is not None
+            self._create(file, new)
+        elif file.kind == "delete":
+            assert old is not None
+            self._delete(file, old)
+        elif file.kind == "modify":
+            target = new if self._working.exists(new) else old
+            assert target is not None
+            self._put(target, self._patched(file, self._existing(target, file)))
+        else:
+            assert old is not None
+            assert new is not None
+            self._move(file, old, new)
+
+    def _existing(self, path: bytes, file: FilePatch) -> FileState:
+        state = self._working.state(path)
+        if state is None:
+            raise PatchFailed(f"the repository has no file {shown_path(path)}", file.shown)
+        return state
+
+    def _put(self, path: bytes, state: FileState | None) -> None:
+        self._working.changed[path] = state
+
+    def _put_new(self, file: FilePatch, path: bytes, state: FileState) -> None:
+        """Put a file where none is, or where a later part of the diff takes the present one away."""
+        if self._working.exists(path):
+            if path not in self._gone:
+                shown = shown_path(path)
+                raise PatchFailed(f"the repository already has a file {shown}", file.shown)
+            self._replaced.add(path)
+        self._put(path, state)
+
+    def _create(self, file: FilePatch, path: bytes) -> None:
+        made = self._patched(file, FileState("644", b""))
+        if not (self._working.exists(path) and self._working.state(path) == made):
+            self._put_new(file, path, made)
+
+    def _delete(self, file: FilePatch, path: bytes) -> None:
+        is_replaced = path in self._replaced
+        before = self._working.base.state(path) if is_replaced else self._existing(path, file)
+        assert before is not None
+        if (file.hunks or file.binary is not None) and self._patched(file, before).content:
+            raise PatchFailed("the patch removes the file, but not all of its lines", file.shown)
+        if is_replaced:
+            self._replaced.discard(path)
+        else:
+            self._put(path, None)
+
+    def _move(self, file: FilePatch, old: bytes, new: bytes) -> None:
+        working = self._working
+        before = working.base.state(old) if old in working.paths else None
+        now = None if old in self._replaced else working.state(old)
+        options = [before, now] if file.kind == "copy" else [now, before]
+        states = [each for each in options if each is not None]
+        if not states:
+            raise PatchFailed(f"the repository has no file {shown_path(old)}", file.shown)
+        try:
+            made = self._patched(file, states[0])
+        except PatchFailed:
+            if len(states) == 1 or states[1] == states[0]:
+                raise
+            made = self._patched(file, states[1])
+        if file.kind == "rename" and old != new:
+            if old in self._replaced:
+                self._replaced.discard(old)
+            else:
+                self._put(old, None)
+        if old == new:
+            self._put(new, made)
+        else:
+            self._put_new(file, new, made)
+
+    def _patched(self, file: FilePatch, before: FileState) -> FileState:
+        """Return the state of a file after its hunks, its binary data and its mode."""
+        content = before.content
+        if file.binary is not None:
+            digits = len(file.old_hash)
+            is_other = digits in (40, 64) and blob_hash(content, digits) != file.old_hash
+            if is_other and file.binary.kind == "delta":
+                raise PatchFailed("the binary patch is for another content of the file", file.shown)
+            content = patched_binary(file.binary, content, self._work, file.shown)
+            digits = len(file.new_hash)
+            is_checked = digits in (40, 64) and file.kind != "delete"
+            if is_checked and blob_hash(content, digits) != file.new_hash:
+                raise PatchFailed("damaged data of a binary patch: another hash", file.shown)
+        elif file.hunks:
+            content, how = hunks.patched(content, file.hunks, self._work, file.shown)
+            self._how.update(dict.fromkeys(how))
+        mode: Mode = before.mode
+        if file.mode is not None and file.mode != "submodule" and file.kind != "delete":
+            mode = file.mode
+        if mode == "link" and content != before.content:
+            content = content.removesuffix(b"\n")
+        return FileState(mode, content)
+
+    def result(self) -> Applied:
+        conflict = self._working.conflict()
+        while conflict is not None:
+            path, parent = conflict
+            state = self._working.changed.get(parent)
+            if state is None or state.mode != "link" or path not in self._working.changed:
+                raise PatchFailed(
+                    f"{shown_path(path)} would lie below the file {shown_path(parent)}",
+                    shown_path(path),
+                )
+            del self._working.changed[path]
+            self._left_out[LeftOut(shown_path(path), "below_a_link")] = None
+            conflict = self._working.conflict()
+        return Applied(self._working.change(), tuple(self._how), tuple(self._left_out))

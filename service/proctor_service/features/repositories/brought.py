@@ -1,0 +1,87 @@
+"""The task's own files: tests, and the state that the reference makes."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from proctor_client.wire import JunitReport, RepositoryGrader, ScriptReport
+from proctor_service.errors import InvalidTask
+from proctor_service.features.repositories.change import Change, FileState
+from proctor_service.features.repositories.changes import of_patch
+from proctor_service.features.repositories.patches import PatchFailed
+from proctor_service.features.repositories.taking_out import Protection
+from proctor_service.features.repositories.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """What a task brings into its grading sandbox.
+
+    `tests`: files by path; `removed`: paths that grading lacks. `reference`: the change of the reference.
+    """
+
+    tests: Mapping[bytes, FileState]
+    removed: Sequence[bytes]
+    reference: Change | None
+    protection: Protection
+
+
+async def bring(workspace: Workspace, grader: RepositoryGrader) -> Brought:
+    """Return the task's files, as its patches make them of the base. Raises InvalidTask."""
+    tests: dict[bytes, FileState] = dict(workspace.from_commit)
+    removed = [path for path in workspace.base.paths() if _named(path, grader.remove)]
+    if grader.test_patch:
+        change = await _patched(workspace, grader.test_patch, "test_patch")
+        for path, state in change.files.items():
+            if state is None:
+                removed.append(path)
+            else:
+                tests[path] = state
+    for name, text in grader.files.items():
+        tests[name.encode()] = FileState("644", text.encode("utf-8", "surrogatepass"))
+    for name, text in grader.binary_files.items():
+        tests[name.encode()] = FileState("644", base64.b64decode(text))
+    reference = None
+    if grader.reference is not None:
+        reference = await _patched(workspace, grader.reference, "reference")
+    protection = Protection(
+        report=report_kind(grader),
+        listed=listed_tests(grader),
+        brought=[*tests, *removed],
+        command=[grader.test] if isinstance(grader.test, str) else grader.test,
+        protect=grader.protect or (),
+        writable=grader.writable,
+    )
+    return Brought(tests, removed, reference, protection)
+
+
+def report_kind(grader: RepositoryGrader) -> str:
+    """Return the name of the kind of report."""
+    if isinstance(grader.report, JunitReport):
+        return "junit"
+    return "script" if isinstance(grader.report, ScriptReport) else grader.report
+
+
+def listed_tests(grader: RepositoryGrader) -> Sequence[str]:
+    """Return the names of all tests that decide."""
+    return [*grader.fail_to_pass, *grader.pass_to_pass, *(grader.expected or ())]
+
+
+def _named(path: bytes, patterns: Sequence[str]) -> bool:
+    """Return True for a path that is one of these, or below."""
+    return any(path == each or path.startswith(each + b"/") for each in map(_stripped, patterns))
+
+
+def _stripped(pattern: str) -> bytes:
+    return pattern.strip("/").encode()
+
+
+async def _patched(workspace: Workspace, text: str, field: str) -> Change:
+    try:
+        return await of_patch(text.encode("utf-8", "surrogateescape"), workspace.base)
+    except PatchFailed as failed:
+        raise InvalidTask(
+            f"{field} does not apply: {failed.file} {failed.message}"[:1000]
+        ) from None

@@ -1,0 +1,66 @@
+"""Starts and ends a process of the service beside the tests, which records their events.
+
+Follows the source of the listener (`Listener` there takes a path and a function for lines).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any
+
+Listener: Any = None
+_END_SECONDS = 10.0
+
+
+def main(action: str, value: Any) -> None:
+    """`listen` at a path: the first line of the record has the number of the process; or `end` that one."""
+    if action == "end":
+        _end(value)
+        return
+    os.makedirs(os.path.dirname(value), 0o755, exist_ok=True)
+    stop, wake = os.pipe()
+    ready, readiness = os.pipe()
+    process = os.fork()
+    if process == 0:
+        try:
+            _serve(value, stop, wake, readiness)
+        finally:
+            os._exit(0)
+    os.close(readiness)
+    os.read(ready, 1)
+
+
+def _serve(path: str, stop: int, wake: int, readiness: int) -> None:
+    os.setsid()
+    os.set_blocking(wake, False)
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    signal.set_wakeup_fd(wake)
+    os.write(1, b"%d\n" % os.getpid())
+    listener = Listener(path, _record)
+    os.close(readiness)
+    listener.serve(stop)
+
+
+def _record(line: bytes) -> None:
+    while line:
+        line = line[os.write(1, line) :]
+
+
+def _end(process: int) -> None:
+    """Let the listener take what waits, and wait for its end. Nothing happens if it is gone."""
+    try:
+        os.kill(process, signal.SIGTERM)
+    except ProcessLookupError:
+        return
+    until = time.monotonic() + _END_SECONDS
+    while time.monotonic() < until and os.path.exists(f"/proc/{process}/exe"):
+        try:
+            with open(f"/proc/{process}/stat", "rb") as status:
+                # "41 (a name) Z 7 …": the state is the first field behind the name
+                if status.read().rpartition(b")")[2].split()[0] == b"Z":
+                    return
+        except OSError:
+            return
+        time.sleep(0.005)

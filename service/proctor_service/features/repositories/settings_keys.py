@@ -1,0 +1,180 @@
+"""Settings of test runners inside files that honest changes edit, too: their keys alone are the task's. Pure.
+
+The result is written anew from the parsed values where the keys differ, so no way to write a key hides it. A
+file that cannot be parsed, or is larger than MAX_SETTINGS_BYTES, is protected as a whole.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from datetime import date, datetime, time
+from itertools import pairwise
+from typing import Any
+
+MAX_SETTINGS_BYTES = 512 * 1024
+PACKAGE_JSON_KEYS = (
+    "scripts", "jest", "mocha", "vitest", "ava", "tap", "nyc", "c8", "babel", "config", "wireit",
+)  # fmt: skip
+_SECTION = re.compile(rb"^\[([^\]\r\n]*)\]", re.M)
+"""Matches `[tool:pytest]` at the begin of a line."""
+_INI_NAMES = re.compile(rb"\s*(?:tool:)?(?:pytest|coverage|tox|testenv)(?:\b|$)", re.I)
+"""Matches the names `tool:pytest`, `pytest`, `coverage:run`, `tox:tox`, `testenv:py311`."""
+_TOOLS = ("pytest", "coverage", "tox")
+
+
+class Unreadable(Exception):
+    """The settings cannot be parsed, or are too large: the whole file is protected."""
+
+
+def has_protected_keys(path: bytes) -> bool:
+    """Return True for a file of which only some keys are protected."""
+    return path.rpartition(b"/")[2] in (b"pyproject.toml", b"setup.cfg", b"package.json")
+
+
+def empty(path: bytes) -> bytes:
+    """Return the content of such a file without any settings."""
+    return b"{}" if path.endswith(b".json") else b""
+
+
+def with_protected_keys(path: bytes, content: bytes, trusted: bytes | None) -> bytes:
+    """Return a file's content with the protected keys of another, trusted content of the file.
+
+    `trusted`: None where the task has no such file; then the keys are removed. Returns `content` itself if
+    the keys agree. Raises Unreadable.
+    """
+    if max(len(content), len(trusted or b"")) > MAX_SETTINGS_BYTES:
+        raise Unreadable
+    name = path.rpartition(b"/")[2]
+    try:
+        if name == b"setup.cfg":
+            return _ini(content, trusted or b"")
+        if name == b"package.json":
+            return _package_json(content, trusted)
+        return _pyproject(content, trusted)
+    except (ValueError, RecursionError, TypeError) as error:
+        raise Unreadable from error
+
+
+# ---------------------------------------------------------------- pyproject.toml
+
+
+def _pyproject(content: bytes, trusted: bytes | None) -> bytes:
+    new = tomllib.loads(content.decode())
+    old = tomllib.loads((trusted or b"").decode())
+    tools, old_tools = _table(new.get("tool")), _table(old.get("tool"))
+    wanted = {name: table for name, table in old_tools.items() if name.startswith(_TOOLS)}
+    if {name: table for name, table in tools.items() if name.startswith(_TOOLS)} == wanted:
+        return content
+    rest = {name: table for name, table in tools.items() if not name.startswith(_TOOLS)}
+    new["tool"] = {**rest, **wanted}
+    written = toml_text(new)
+    if tomllib.loads(written) != new:
+        raise ValueError("the settings cannot be written anew")
+    return written.encode()
+
+
+def _table(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def toml_text(table: Mapping[str, Any]) -> str:
+    """Return TOML of a parsed table; tables are written as sections, those in lists inline."""
+    lines: list[str] = []
+    _write_table(table, (), lines)
+    return "\n".join(lines) + "\n"
+
+
+def _write_table(table: Mapping[str, Any], above: tuple[str, ...], lines: list[str]) -> None:
+    if above:
+        lines.append(f"[{'.'.join(map(_toml_string, above))}]")
+    for key, value in table.items():
+        if not isinstance(value, dict):
+            lines.append(f"{_toml_string(key)} = {_toml_value(value)}")
+    for key, value in table.items():
+        if isinstance(value, dict):
+            _write_table(value, (*above, key), lines)
+
+
+def _toml_string(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _toml_value(value: Any) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case str():
+            return _toml_string(value)
+        case int() | float():
+            return repr(value)
+        case datetime() | date() | time():
+            return value.isoformat()
+        case list():
+            return f"[{', '.join(map(_toml_value, value))}]"
+        case dict():
+            pairs = (f"{_toml_string(key)} = {_toml_value(each)}" for key, each in value.items())
+            return f"{{{', '.join(pairs)}}}"
+    raise TypeError(f"no value of TOML: {value!r}")
+
+
+# ---------------------------------------------------------------- setup.cfg
+
+
+def _ini(content: bytes, trusted: bytes) -> bytes:
+    new, old = _ini_sections(content), _ini_sections(trusted)
+    wanted = [text for name, text in old if _INI_NAMES.match(name)]
+    if [text for name, text in new if _INI_NAMES.match(name)] == wanted:
+        return content
+    rest = [text for name, text in new if not _INI_NAMES.match(name)]
+    return b"".join(each if each.endswith(b"\n") else each + b"\n" for each in rest + wanted)
+
+
+def _ini_sections(text: bytes) -> list[tuple[bytes, bytes]]:
+    """Return name and whole text of each section; lines before the first have the name "".
+
+    Other line separators of Python's text would show a section to a parser that this one does not see.
+    """
+    text = text.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n")
+    if re.search(rb"[\r\x0b\x0c\x1c-\x1e]|\xc2\x85|\xe2\x80[\xa8\xa9]", text):
+        raise ValueError("unusual ends of lines")
+    text.decode()
+    begins = [0, *(each.start() for each in _SECTION.finditer(text)), len(text)]
+    parts = [text[begin:end] for begin, end in pairwise(begins)]
+    found = []
+    for part in parts:
+        head = _SECTION.match(part)
+        if head is None and re.search(rb"^\s*\[", part, re.M) and _INI_NAMES.search(part):
+            raise ValueError("a section that parsers read in several ways")
+        found.append((head[1] if head else b"", part))
+    return [each for each in found if each[1]]
+
+
+# ---------------------------------------------------------------- package.json
+
+
+def _package_json(content: bytes, trusted: bytes | None) -> bytes:
+    new = _json_table(content)
+    old = _json_table(trusted) if trusted is not None else {}
+    if {key: new[key] for key in PACKAGE_JSON_KEYS if key in new} == {
+        key: old[key] for key in PACKAGE_JSON_KEYS if key in old
+    }:
+        return content
+    for key in PACKAGE_JSON_KEYS:
+        new.pop(key, None)
+        if key in old:
+            new[key] = old[key]
+    return (json.dumps(new, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def _json_table(content: bytes) -> dict[str, Any]:
+    parsed = json.loads(content.decode("utf-8-sig"), parse_constant=_refused)
+    if not isinstance(parsed, dict):
+        raise ValueError("no object")
+    return parsed
+
+
+def _refused(text: str) -> Any:
+    raise ValueError(f"no value of JSON: {text}")

@@ -1,0 +1,96 @@
+"""The commands of a task in the image: one shell, the task's variables, the activation."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from proctor_service.errors import InvalidTask
+from proctor_service.judge.run import text_of
+from proctor_service.sandbox.interface import Command, StatefulSandbox
+
+SHELLS = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/bin/sh", "/usr/bin/sh")
+CONDA = ("/opt/miniconda3", "/opt/conda", "/root/miniconda3", "/root/anaconda3", "/opt/anaconda3")
+_ACTIVATION_SECONDS = 60.0
+_PREPARE_SECONDS = 600.0
+_OWN = ("PWD", "OLDPWD", "SHLVL", "_")
+"""Variables of the shell that computes an activation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """How commands run in a sandbox. `variables`: on top of the image's; `unset`: those it lacks."""
+
+    program: str
+    directory: str
+    variables: Mapping[str, str] = field(default_factory=dict)
+    unset: Sequence[str] = ()
+
+    def command(
+        self,
+        work: str | Sequence[str],
+        before: str | Sequence[str] | None = None,
+        timeout_seconds: float | None = None,
+    ) -> Command:
+        """Return the command that does the work in the directory; `before`: its output is on stderr."""
+        lines = [f"cd {shlex.quote(self.directory)} || exit 126"]
+        lines += [f"unset {name}" for name in self.unset]
+        lines += [f"export {name}={shlex.quote(value)}" for name, value in self.variables.items()]
+        if before is not None:
+            text = before if isinstance(before, str) else shlex.join(before)
+            lines.append("{ eval " + shlex.quote(text) + "; } >&2 || exit 125")
+        if isinstance(work, str):
+            lines.append(work)
+            words: Sequence[str] = ()
+        else:
+            lines.append('exec "$@"')
+            words = work
+        script = "\n".join(lines)
+        return Command(
+            (self.program, "-c", script, "test", *words), timeout_seconds=timeout_seconds
+        )
+
+
+async def activation(sandbox: StatefulSandbox, shell: str, activate: str | None) -> dict[str, str]:
+    """Return the variables that an activation sets. Raises InvalidTask.
+
+    `activate`: `conda:NAME`, or the folder of a virtual environment.
+    """
+    if activate is None:
+        return {}
+    if not activate.startswith("conda:"):
+        script = 'PATH="$1/bin:$PATH" VIRTUAL_ENV="$1" exec env -0'
+        argument = activate.rstrip("/")
+    else:
+        argument = activate.removeprefix("conda:")
+        places = " ".join(CONDA)
+        script = (
+            f"for each in ${{CONDA_PREFIX:-}} {places}; do\n"
+            '  if [ -f "$each/bin/activate" ]; then . "$each/bin/activate" "$1" && exec env -0; fi\n'
+            "done\nexit 1"
+        )
+    before = await _variables(sandbox, (shell, "-c", "exec env -0"), "env")
+    after = await _variables(sandbox, (shell, "-c", script, "activate", argument), activate)
+    return {
+        name: value
+        for name, value in after.items()
+        if before.get(name) != value and name not in _OWN and name.isidentifier()
+    }
+
+
+async def _variables(sandbox: StatefulSandbox, argv: tuple[str, ...], what: str) -> dict[str, str]:
+    ended = await sandbox.exec(Command(argv, timeout_seconds=_ACTIVATION_SECONDS))
+    if ended.exit_code != 0:
+        raise InvalidTask(f"activate: {what} fails in the image: {text_of(ended.stderr)[-500:]}")
+    pairs = (each.partition("=") for each in text_of(ended.stdout).split("\0") if "=" in each)
+    return {name: value for name, _, value in pairs}
+
+
+async def prepare(sandbox: StatefulSandbox, shell: Shell, commands: Sequence[str]) -> None:
+    """Run the commands of the task's preparation. Raises InvalidTask for one that fails."""
+    for index, command in enumerate(commands):
+        ended = await sandbox.exec(shell.command(command, timeout_seconds=_PREPARE_SECONDS))
+        if ended.exit_code != 0:
+            why = text_of(ended.stderr or ended.stdout)[-500:]
+            raise InvalidTask(f"prepare.commands.{index} ends with {ended.exit_code}: {why}")

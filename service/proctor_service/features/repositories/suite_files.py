@@ -1,0 +1,285 @@
+"""Files of tests in a repository: those that a task lists, their folders, those a runner collects. Pure."""
+
+from __future__ import annotations
+
+import configparser
+import posixpath
+import re
+import tomllib
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from proctor_service.features.repositories import command_scripts
+from proctor_service.features.repositories.ignore_rules import name_matches
+
+FOLDER_NAMES = frozenset([b"tests", b"test", b"testing", b"__tests__", b"spec", b"specs"])
+_MAYBE_SOURCE = frozenset([b"test", b"testing", b"spec", b"specs"])
+"""Names that folders of source have, too, such as `django/test`."""
+_PYTEST_NAMES = (b"test_*.py", b"*_test.py")
+_UNITTEST_NAMES = (b"test_*.py", b"*_test.py", b"tests.py")
+_NODE_ENDINGS = (b"js", b"cjs", b"mjs", b"jsx", b"ts", b"cts", b"mts", b"tsx", b"vue", b"coffee")
+_NODE_NAMES = tuple(
+    form + ending
+    for ending in _NODE_ENDINGS
+    for form in (b"*.test.", b"*.spec.", b"*-test.", b"*_test.", b"test-*.", b"test.")
+)
+_JVM_NAMES = tuple(
+    form + ending
+    for ending in (b"java", b"kt", b"groovy", b"scala", b"php")
+    for form in (b"*Test.", b"Test*.", b"*Tests.", b"*TestCase.", b"*Spec.", b"*IT.")
+)
+_GO_NAMES = (b"*_test.go",)
+_NAMES = {
+    "pytest": _PYTEST_NAMES,
+    "unittest": _UNITTEST_NAMES,
+    "django": _UNITTEST_NAMES,
+    "sympy": _PYTEST_NAMES,
+    "go": _GO_NAMES,
+    "cargo": (),
+    "junit": (*_JVM_NAMES, b"*_test.cc", b"*_test.cpp", b"*_spec.rb", b"*_test.rb"),
+    **dict.fromkeys(("jest", "vitest", "mocha", "node"), _NODE_NAMES),
+}
+_OTHER_KINDS = _PYTEST_NAMES + _NODE_NAMES + _GO_NAMES
+LONGEST_NAME = 4096
+_WITH_CLASS = re.compile(r"\(([\w.]+)\)\s*$")
+"""Finds `admin_views.tests.AdminTest` in `test_save (admin_views.tests.AdminTest)`."""
+
+Read = Callable[[str], str | None]
+
+
+def names_of_kind(kind: str) -> tuple[bytes, ...]:
+    """Return the usual patterns of names of test files for a kind of report."""
+    return _NAMES.get(kind, _OTHER_KINDS)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTests:
+    """Files of tests. `is_guess`: found by their names, since the task lists and brings none."""
+
+    files: frozenset[bytes]
+    is_guess: bool = False
+
+
+def found_tests(
+    kind: str, listed: Collection[str], brought: Collection[bytes], paths: Collection[bytes]
+) -> FoundTests:
+    """Return the test files that the names of tests and the brought files tell of."""
+    index = _ByLastName([*paths, *brought])
+    patterns = names_of_kind(kind)
+    found = {
+        file
+        for name in listed
+        for file in _files_of(name, index)
+        if _is_test_like(file, patterns) or not _is_doctest(name, file)
+    }
+    tests = found | {path for path in brought if _is_test_like(path, patterns)}
+    if tests:
+        return FoundTests(frozenset(tests))
+    guessed = {path for path in paths if _has_name(path, patterns)}
+    return FoundTests(frozenset(guessed), is_guess=True)
+
+
+class _ByLastName:
+    """Paths by their last component."""
+
+    def __init__(self, paths: Iterable[bytes]) -> None:
+        self._paths: dict[bytes, list[bytes]] = {}
+        for path in paths:
+            self._paths.setdefault(path.rpartition(b"/")[2], []).append(path)
+
+    def find(self, path: bytes) -> bytes | None:
+        """Return this path, or else the one path that ends with it; None without one, or with several."""
+        options = self._paths.get(path.rpartition(b"/")[2], [])
+        if path in options:
+            return path
+        below = {each for each in options if each.endswith(b"/" + path)}
+        return below.pop() if len(below) == 1 else None
+
+
+def _files_of(name: str, index: _ByLastName) -> Iterator[bytes]:
+    """Yield the file that the name of a test tells of: a path, a module, or a class."""
+    if len(name) > LONGEST_NAME:
+        return
+    path = name.partition("::")[0].strip()
+    whole = index.find(path.encode("utf-8", "surrogateescape"))
+    if whole is not None:
+        yield whole
+        return
+    with_class = _WITH_CLASS.search(name)
+    dotted = with_class[1] if with_class else name.partition("[")[0].partition(" ")[0]
+    parts = re.split(r"[.#$/]|::", dotted)
+    if not all(part.isidentifier() for part in parts[:1]):
+        return
+    for count in range(len(parts), 0, -1):
+        stem = "/".join(parts[:count])
+        for ending in (".py", ".java", ".kt", ".groovy", ".scala", ".php"):
+            found = index.find((stem + ending).encode("utf-8", "surrogateescape"))
+            if found is not None:
+                yield found
+                return
+
+
+def _is_doctest(name: str, file: bytes) -> bool:
+    """Return True for the name of a doctest in a source file, which the change may edit.
+
+    Such names are `units/length.py::units.length.to_metres` and `units.length.to_metres`.
+    """
+    path, _, item = name.partition("::")
+    if not file.endswith(b".py"):
+        return False
+    if path.endswith(".py"):
+        return "." in item.partition("[")[0]
+    return not re.split(r"[.:\s]", name.partition("[")[0].partition(" ")[0])[-1].startswith("test")
+
+
+def _has_name(path: bytes, patterns: Sequence[bytes]) -> bool:
+    last = path.rpartition(b"/")[2]
+    return any(name_matches(pattern, last) for pattern in patterns)
+
+
+def _is_test_like(path: bytes, patterns: Sequence[bytes]) -> bool:
+    folders = path.split(b"/")[:-1]
+    return _has_name(path, patterns) or not FOLDER_NAMES.isdisjoint(folders)
+
+
+def folders_of(
+    found: FoundTests, reference: Collection[bytes], brought: Collection[bytes]
+) -> list[bytes]:
+    """Return the folders of tests: the outermost one above each file that has such a name.
+
+    `testing` counts only without such a folder in it: `numpy/testing` is source, `numpy/testing/tests` is
+    not. A folder `test` in which the reference changes files that the task does not bring is source, too. Of
+    guessed files it is the innermost folder.
+    """
+    source = {path for path in reference if path not in brought}
+    folders: dict[bytes, None] = {}
+    refused = set()
+    for path in sorted(found.files):
+        parts = path.split(b"/")
+        depths = [depth for depth, part in enumerate(parts[:-1]) if part in FOLDER_NAMES]
+        depths = [each for each in depths if parts[each] != b"testing"] or depths
+        for depth in reversed(depths) if found.is_guess else depths:
+            folder = b"/".join(parts[: depth + 1])
+            if folder in folders:
+                break
+            if folder in refused:
+                continue
+            is_source = parts[depth] in _MAYBE_SOURCE and any(
+                each.startswith(folder + b"/") for each in source
+            )
+            if not is_source:
+                folders[folder] = None
+                break
+            refused.add(folder)
+    return list(folders)
+
+
+# ---------------------------------------------------------------- what a runner collects
+
+_BENIGN = frozenset(
+    ["cd", "export", "source", ".", "conda", "echo", "set", "mkdir", "true", "git", "pip", "pip3", "unset",
+     "ulimit", "locale-gen", "rm", "cp", "ln", "printf", "test", "activate"]
+)  # fmt: skip
+"""Programs beside the runner that collect no tests."""
+
+
+class CollectionRule:
+    """Tells of new files whether the runner would collect them."""
+
+    def __init__(
+        self, kind: str, command: Sequence[str], read: Read, paths: Collection[bytes]
+    ) -> None:
+        self._kind, self._paths = kind, paths
+        names = _python_files(read) if kind == "pytest" else ()
+        self._patterns = names_of_kind(kind) + names
+        self._roots = _collected_roots(command, paths, kind)
+
+    def has_test_name(self, path: bytes) -> bool:
+        return _has_name(path, self._patterns)
+
+    def is_test_by_name(self, path: bytes) -> bool:
+        """Return True for a file that is a test by its language's rule, wherever it lies."""
+        if self._kind == "go":
+            return path.endswith(b"_test.go") or b"testdata" in path.split(b"/")[:-1]
+        if self._kind == "junit":
+            return b"/src/test/" in b"/" + path
+        if self._kind == "cargo":
+            before, mark, _ = (b"/" + path).partition(b"/tests/")
+            return (
+                bool(mark)
+                and f"{before.decode('latin-1')[1:]}/Cargo.toml".lstrip("/").encode("latin-1")
+                in self._paths
+            )
+        return False
+
+    def collects(self, path: bytes) -> bool:
+        """Return True if the runner would collect a new file at this path."""
+        if not self.has_test_name(path):
+            return False
+        return self._roots is None or any(
+            root == b"" or path == root or path.startswith(root + b"/") for root in self._roots
+        )
+
+
+def _python_files(read: Read) -> tuple[bytes, ...]:
+    """Return the patterns of `python_files` in the settings of pytest."""
+    found: list[str] = []
+    for name in ("pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg"):
+        section = "tool:pytest" if name == "setup.cfg" else "pytest"
+        text = read(name)
+        if text:
+            parser = configparser.RawConfigParser(strict=False, allow_no_value=True)
+            try:
+                parser.read_string(text)
+                found += parser.get(section, "python_files", fallback="").split()
+            except (configparser.Error, AttributeError):
+                continue
+    try:
+        tools = tomllib.loads(read("pyproject.toml") or "").get("tool", {})
+        value = tools.get("pytest", {}).get("ini_options", {}).get("python_files", [])
+        found += value.split() if isinstance(value, str) else map(str, value)
+    except (ValueError, RecursionError, AttributeError, TypeError):
+        pass
+    return tuple(each.encode() for each in found if "/" not in each)
+
+
+def _collected_roots(
+    command: Sequence[str], paths: Collection[bytes], kind: str
+) -> tuple[bytes, ...] | None:
+    """Return the files and folders that the commands name for pytest to collect; None for anything."""
+    if kind != "pytest":
+        return None
+    roots: list[bytes] = []
+    for text in command:
+        folder = ""
+        for words in command_scripts.simple_commands(text):
+            if words[0] == "cd" and len(words) == 2:
+                folder = posixpath.normpath(posixpath.join(folder, words[1]))
+                continue
+            place = next((at for at, each in enumerate(words) if _is_pytest(each)), None)
+            if place is None:
+                if posixpath.basename(words[0]) in _BENIGN:
+                    continue
+                return None
+            found = list(_operands(words[place + 1 :], folder, paths))
+            if not found or "--pyargs" in words or any(each in "$`*" for each in "".join(words)):
+                return None
+            roots += found
+    return tuple(roots) or None
+
+
+def _is_pytest(word: str) -> bool:
+    return posixpath.basename(word) in ("pytest", "py.test")
+
+
+def _operands(words: Sequence[str], folder: str, paths: Collection[bytes]) -> Iterator[bytes]:
+    """Yield the operands that are files or folders of the repository."""
+    for word in words:
+        path = posixpath.normpath(posixpath.join(folder, word.partition("::")[0]))
+        name = path.encode("utf-8", "surrogateescape")
+        if word.startswith("-"):
+            continue
+        if path == ".":
+            yield b""
+        elif name in paths or any(each.startswith(name + b"/") for each in paths):
+            yield name

@@ -1,0 +1,118 @@
+"""The repository in a sandbox of its image, as a task has it: for an agent, and for grading."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from proctor_client.wire import RepositoryGrader
+from proctor_service.errors import FileRefused, InvalidTask
+from proctor_service.features.repositories import one_commit
+from proctor_service.features.repositories.base import SandboxBase
+from proctor_service.features.repositories.change import FileState
+from proctor_service.features.repositories.changes import of_patch
+from proctor_service.features.repositories.patches import PatchFailed
+from proctor_service.features.repositories.reversal import reversed_patch
+from proctor_service.features.repositories.shell import SHELLS, Shell, activation, prepare
+from proctor_service.features.repositories.trees import SOURCE, Tree
+from proctor_service.sandbox.interface import Command, Operation, StatefulSandbox
+
+COMMIT_SOURCE = (
+    Path(one_commit.__file__).read_text()
+    + "\n\ndef main(folder, tag):\n    write_repository(folder.encode(), tag)\n"
+)
+_GIT_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """A repository in a sandbox, in the state that the policy meets.
+
+    `base`: its files then. `from_commit`: the task's files of another commit, by path.
+    """
+
+    sandbox: StatefulSandbox
+    tree: Tree
+    base: SandboxBase
+    shell: Shell
+    from_commit: Mapping[bytes, FileState]
+
+
+async def open_workspace(
+    sandbox: StatefulSandbox, grader: RepositoryGrader, folder: str, *, for_agent: bool
+) -> Workspace:
+    """Bring the repository of a fresh sandbox into the state that the policy meets.
+
+    `folder`: for files that cross. `for_agent`: hide what `hide` names. Raises InvalidTask.
+    """
+    operation = Operation(SOURCE, ("facts", grader.directory, list(SHELLS)))
+    directory, is_there, has_git, shells = json.loads(await sandbox.operate(operation))
+    if not is_there:
+        raise InvalidTask(f"directory: there is no folder {directory} in the environment")
+    if not shells:
+        raise InvalidTask("the image has neither bash nor sh")
+    variables = await activation(sandbox, shells[0], grader.activate)
+    shell = Shell(shells[0], directory, {**variables, **grader.env})
+    tree = Tree(sandbox, directory, folder)
+    from_commit: dict[bytes, FileState] = {}
+    if not for_agent and grader.files_from is not None:
+        from_commit = await _files_of_commit(sandbox, grader, shell, folder)
+    if grader.prepare is not None:
+        if grader.prepare.patch:
+            await _apply(tree, grader)
+        await prepare(sandbox, shell, grader.prepare.commands)
+    if for_agent:
+        await tree.remove(grader.hide)
+    if has_git:
+        await _commit(sandbox, directory)
+    sizes, _ = await tree.sizes()
+    return Workspace(sandbox, tree, SandboxBase(tree, sizes), shell, from_commit)
+
+
+async def _apply(tree: Tree, grader: RepositoryGrader) -> None:
+    assert grader.prepare is not None
+    patch = grader.prepare.patch.encode("utf-8", "surrogateescape")
+    if grader.prepare.reverse:
+        patch = reversed_patch(patch)
+    sizes, _ = await tree.sizes()
+    try:
+        change = await of_patch(patch, SandboxBase(tree, sizes))
+    except PatchFailed as failed:
+        raise InvalidTask(f"prepare.patch does not apply: {failed.file} {failed.message}") from None
+    await tree.put(change.files)
+
+
+async def _commit(sandbox: StatefulSandbox, directory: str) -> None:
+    """Replace the history of the repository by one commit. Raises InvalidTask."""
+    try:
+        await sandbox.operate(Operation(COMMIT_SOURCE, (directory, "")))
+    except FileRefused as refused:
+        raise InvalidTask(f"the repository has no commit: {refused.message}"[:1000]) from None
+
+
+async def _files_of_commit(
+    sandbox: StatefulSandbox, grader: RepositoryGrader, shell: Shell, folder: str
+) -> dict[bytes, FileState]:
+    """Return files of another commit of the image's repository, by path. Raises InvalidTask."""
+    wanted = grader.files_from
+    assert wanted is not None
+    place = posixpath.join("/tmp", posixpath.basename(folder))
+    script = (
+        'place="$1" top="$2" commit="$3"; shift 3; mkdir "$place" && exec git -c safe.directory="*" '
+        '--git-dir="$top/.git" --work-tree="$place" checkout -q "$commit" -- "$@"'
+    )
+    words = (place, shell.directory, wanted.commit, *wanted.paths)
+    ended = await sandbox.exec(
+        Command((shell.program, "-c", script, "git", *words), timeout_seconds=_GIT_SECONDS)
+    )
+    if ended.exit_code != 0:
+        why = ended.stderr.decode("utf-8", "replace")[-500:]
+        raise InvalidTask(f"files_from: git of the image fails: {why}")
+    brought = Tree(sandbox, place, folder)
+    sizes, _ = await brought.sizes()
+    states = await brought.states(sizes.keys())
+    await brought.remove([place])
+    return {path: state for path, state in states.items() if state is not None}
