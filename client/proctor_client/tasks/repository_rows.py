@@ -42,11 +42,8 @@ from proctor_client.tasks.repository_reports import (
 from proctor_client.tasks.task import BadTask, Row, Task
 
 PARSER_SOURCE = "parser_source"
-MEMORY_MB, DISK_MB, PROCESSES = 4096, 4096, 512
-SECONDS: Mapping[str, float] = MappingProxyType(
-    {"swe_bench": 1800, "swe_smith": 900, "r2e_gym": 900, "swe_live": 3600, "swe_pro": 3600}
-)
-"""Wall time for build and tests together, by form; others have 1,800 s."""
+SECONDS: Mapping[str, float] = MappingProxyType({"swe_live": 3600, "swe_pro": 3600})
+"""Wall time for build and tests together, by form; others have the default of the grader."""
 _TESTBED = "/testbed"
 _ACTIVATE = "conda:testbed"
 _ACTIVATION = "source /opt/miniconda3/bin/activate; conda activate testbed; "
@@ -343,22 +340,14 @@ def _task(
     fields = {**grader, "reference": _ended(reference) or None}
     if isinstance(grader["report"], Mapping):
         fields["test"] = _SHELL.get(form, "") + grader["test"]
-    wall_seconds = seconds or SECONDS.get(form, 1800)
+    wall_seconds = seconds or SECONDS.get(form)
     return Task(
         grader={
             "kind": "repository",
             **{name: _plain(value) for name, value in fields.items() if value},
         },
         environment={"image": image},
-        limits={
-            "cpu_seconds": 600,
-            "total_cpu_seconds": 4 * wall_seconds,
-            "wall_seconds": wall_seconds,
-            "total_wall_seconds": wall_seconds,
-            "memory_mb": MEMORY_MB,
-            "disk_mb": DISK_MB,
-            "processes": PROCESSES,
-        },
+        limits=None if wall_seconds is None else {"wall_seconds": wall_seconds},
         id=name,
         place=place,
         reference=_ended(reference) or None,
