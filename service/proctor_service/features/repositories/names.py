@@ -1,0 +1,92 @@
+"""Names of tests as a data set's lists write them, and outcomes by these names."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+
+from proctor_client.wire.repositories import NameForm
+from proctor_service.features.repositories.reports.interface import Outcome, add_outcome
+
+_UNITTEST = re.compile(r"(\w+) \(([\w.]+)\)")
+"""`test_push (tests.Ring)` and, as newer versions print, `test_push (tests.Ring.test_push)`."""
+_GO = re.compile(r".*?\.((?:Test|Example|Benchmark|Fuzz).*)", re.DOTALL)
+"""`example.org/ring.TestPush/full` → `TestPush/full`."""
+_TIMING = re.compile(
+    r"\s*(?:\[\d[\d.,]* ?m?s\]|\(\d[\d.,]* ?m?s\)|in \d[\d.,]* ?m?(?:s|sec|seconds))$"
+)
+"""` [1.2 ms]`, ` (0.1s)`, ` in 3 msec`; not ` [2]`."""
+
+
+def folded(name: str, forms: Iterable[NameForm]) -> str:
+    """Return a name in the forms of a data set; both sides are folded, so that they meet."""
+    for form in forms:
+        match form:
+            case "cut_at_blank":
+                name = name.split(maxsplit=1)[0] if name.strip() else name
+            case "dotted":
+                name = name.partition(" - ")[0]
+                name = ".".join(name.split("::")[1:]) if "::" in name else name
+            case "without_package":
+                found = _GO.fullmatch(name)
+                name = found[1] if found else name
+            case "without_timing":
+                name = _TIMING.sub("", name)
+            case "prefix":
+                pass
+    return name
+
+
+def canonical(name: str, kind: str) -> str:
+    """Return a listed name as the report `kind` has it: `test (module.Class)` is `module.Class.test`."""
+    if kind not in ("unittest", "django"):
+        return name
+    found = _UNITTEST.fullmatch(name)
+    if found is None:
+        return name
+    test, owner = found.groups()
+    return owner if owner.endswith(f".{test}") else f"{owner}.{test}"
+
+
+class NamedOutcomes:
+    """Outcomes of a run by the names of the task's lists. Of several reported names the worst counts."""
+
+    def __init__(
+        self, outcomes: Mapping[str, Outcome], forms: Sequence[NameForm], kind: str
+    ) -> None:
+        self._forms = forms
+        self._kind = kind
+        self._reported = outcomes
+        self._folded: dict[str, Outcome] = {}
+        for name, outcome in outcomes.items():
+            add_outcome(self._folded, folded(name, forms), outcome)
+        self._sorted = sorted(self._folded) if "prefix" in forms else []
+
+    def of(self, name: str) -> Outcome | None:
+        """Return the outcome of a listed name; None if no test of that name was reported."""
+        found = self._reported.get(name)
+        if found is not None and not self._forms:
+            return found
+        key = folded(canonical(name, self._kind), self._forms)
+        if key in self._folded:
+            return self._folded[key]
+        return self._by_prefix(key) if self._sorted and is_cut(key) else found
+
+    def _by_prefix(self, key: str) -> Outcome | None:
+        found: dict[str, Outcome] = {}
+        for name in self._sorted[bisect_left(self._sorted, key) :]:
+            if not name.startswith(key):
+                break
+            add_outcome(found, key, self._folded[name])
+        return found.get(key)
+
+    def others(self, names: Iterable[str]) -> Mapping[str, Outcome]:
+        """Return the outcomes of reported tests that no name of `names` means."""
+        listed = {folded(canonical(name, self._kind), self._forms) for name in names}
+        return {name: outcome for name, outcome in self._folded.items() if name not in listed}
+
+
+def is_cut(name: str) -> bool:
+    """Return True for a name that a data set has cut: `test_a.py::test_b[x y`, with more `[` than `]`."""
+    return name.count("[") > name.count("]")

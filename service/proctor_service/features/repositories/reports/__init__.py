@@ -1,0 +1,86 @@
+"""Reports of test runs: each runner's way to say which test had which outcome."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from collections.abc import Mapping
+
+from proctor_client.wire import RepositoryGrader
+from proctor_client.wire.repositories import JunitReport as JunitFields
+from proctor_client.wire.repositories import ScriptReport as ScriptFields
+from proctor_service.features.repositories.change import Change
+from proctor_service.features.repositories.reports.exit_code import ExitCode
+from proctor_service.features.repositories.reports.in_process import InProcess
+from proctor_service.features.repositories.reports.interface import Report
+from proctor_service.features.repositories.reports.junit import JunitReport
+from proctor_service.features.repositories.reports.node import NodeReport
+from proctor_service.features.repositories.reports.script import ScriptReport
+from proctor_service.features.repositories.reports.text import (
+    cargo_report,
+    go_report,
+    sympy_report,
+)
+
+__all__ = ["doctest_paths", "report_of"]
+
+DEFAULT_JUNIT = (
+    "*target/surefire-reports/*.xml",
+    "*target/failsafe-reports/*.xml",
+    "*build/test-results/*.xml",
+)
+"""Where Maven and Gradle write; `*` also matches folders."""
+
+
+def report_of(
+    grader: RepositoryGrader,
+    directory: str,
+    socket: str,
+    change: Change,
+    doctests: Mapping[bytes, bytes] | None = None,
+) -> Report:
+    """Return the report of a task, for one run.
+
+    `socket`: path of the listener's socket, in a folder that the run has for itself. `doctests`: the
+    task's content of `doctest_paths(grader)` where the change has another, by path below `directory`.
+    """
+    kind = grader.report
+    if isinstance(kind, JunitFields):
+        return JunitReport(kind.junit)
+    if isinstance(kind, ScriptFields):
+        return ScriptReport(kind.script, kind.collect)
+    match kind:
+        case "pytest" | "unittest" | "django":
+            changed = [_below(directory, name) for name, state in change.files.items() if state]
+            texts = {
+                _below(directory, name): content.decode("utf-8", "replace")
+                for name, content in (doctests or {}).items()
+            }
+            return InProcess(kind, socket, directory, changed, texts)
+        case "node" | "jest" | "vitest" | "mocha":
+            return NodeReport(kind, posixpath.dirname(socket), directory)
+        case "go":
+            return go_report()
+        case "cargo":
+            return cargo_report()
+        case "sympy":
+            return sympy_report()
+        case "junit":
+            return JunitReport(DEFAULT_JUNIT)
+        case "exit_code":
+            return ExitCode()
+
+
+def _below(directory: str, name: bytes) -> str:
+    return posixpath.join(directory, os.fsdecode(name))
+
+
+def doctest_paths(grader: RepositoryGrader) -> frozenset[bytes]:
+    """Files, below the repository's folder, with doctests that the task lists: `src/ring.py::ring.push`."""
+    names = (*grader.fail_to_pass, *grader.pass_to_pass, *(grader.expected or {}))
+    found = (name.partition("::") for name in names)
+    return frozenset(
+        os.fsencode(path)
+        for path, colons, rest in found
+        if colons and "." in rest.partition("[")[0] and path.endswith(".py")
+    )

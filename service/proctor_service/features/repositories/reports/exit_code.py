@@ -1,0 +1,38 @@
+"""The report `exit_code`: the test command as one test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from proctor_service.features.repositories.reports.interface import (
+    ImageFacts,
+    Outcome,
+    Reported,
+    TestRun,
+)
+
+COMMAND = "test command"
+"""Name of the one test."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExitCode:
+    """Passed if the command ends with status 0."""
+
+    def files(self, image: ImageFacts) -> Mapping[str, bytes]:
+        """None."""
+        return {}
+
+    def variables(self, present: Mapping[str, str]) -> Mapping[str, str]:
+        """None."""
+        return {}
+
+    def collects(self) -> Sequence[str]:
+        """Nothing."""
+        return ()
+
+    def read(self, run: TestRun) -> Reported:
+        """One outcome."""
+        outcome: Outcome = "passed" if run.exit_status == 0 else "failed"
+        return Reported({COMMAND: outcome}, "exit_code", is_complete=run.exit_status is not None)

@@ -1,0 +1,81 @@
+"""The values of a report: facts of an image, one run of the tests, the outcomes by test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+Outcome = Literal["passed", "failed", "error", "skipped", "expected_failure", "unexpected_pass"]
+
+SEVERITY: Mapping[Outcome, int] = {
+    "passed": 0,
+    "unexpected_pass": 1,
+    "expected_failure": 2,
+    "skipped": 3,
+    "failed": 4,
+    "error": 5,
+}
+"""Of several outcomes of one name the one with the highest number counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageFacts:
+    """Facts of an image, found once when it is fetched."""
+
+    site_packages: tuple[str, ...] = ()
+    """Absolute paths of the folders in which the image's Python interpreters process `.pth` files."""
+
+
+@dataclass(frozen=True, slots=True)
+class TestRun:
+    """One run of the test command, as it left the sandbox."""
+
+    __test__ = False  # pytest collects classes with this name
+
+    events: Sequence[bytes] = ()
+    """Lines that the listener recorded, in order."""
+    stdout: bytes = b""
+    stderr: bytes = b""
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    """Collected files by absolute path."""
+    exit_status: int | None = None
+    """None: the command did not end by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """Outcomes by test name, and how they were obtained."""
+
+    outcomes: Mapping[str, Outcome]
+    kind: str
+    signals: tuple[str, ...] = ()
+    is_complete: bool = True
+    """False: the runner did not report its end, so tests without an outcome may not have run."""
+
+
+class Report(Protocol):
+    """One way to obtain outcomes, for one run of the tests."""
+
+    def files(self, image: ImageFacts) -> Mapping[str, bytes]:
+        """Files to put into the grading sandbox before the run, by absolute path."""
+        ...
+
+    def variables(self, present: Mapping[str, str]) -> Mapping[str, str]:
+        """Environment variables of the test command, where it has `present` already."""
+        ...
+
+    def collects(self) -> Sequence[str]:
+        """Patterns (fnmatch, below the repository's folder or absolute) of files to read afterwards."""
+        ...
+
+    def read(self, run: TestRun) -> Reported:
+        """Return the outcomes; pure, in time proportional to what the run left."""
+        ...
+
+
+def add_outcome(outcomes: dict[str, Outcome], name: str, outcome: Outcome) -> None:
+    """Add an outcome; of several of one name the worst stays."""
+    before = outcomes.get(name)
+    if before is None or SEVERITY[before] < SEVERITY[outcome]:
+        outcomes[name] = outcome

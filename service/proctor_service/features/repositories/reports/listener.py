@@ -1,0 +1,230 @@
+"""The listener of test events: takes them through a Unix socket and records them as JSON lines.
+
+Runs beside the tests in the sandbox, in an interpreter that the image does not provide, with the
+standard library alone: `python3 listener.py SOCKET RECORD`. It ends with SIGTERM.
+
+A record has one line for each message: [process, role, kind, field, …]. `process` numbers the
+connections. Only the process that claims the session first and its workers, which name its token,
+are recorded; what else speaks leaves a line with the kind `refused`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import os
+import secrets
+import selectors
+import signal
+import socket
+import struct
+import sys
+from collections.abc import Callable, Sequence
+from typing import IO
+
+MOST_CONNECTIONS = 256
+MOST_BYTES = 256 * 1024 * 1024
+"""Of all messages of a run; what comes after is not recorded."""
+PACKET_BYTES = 256 * 1024
+CODE_BYTES = 16
+KINDS = frozenset(["test", "raw", "reported", "collect", "doubt", "end"])
+PR_SET_DUMPABLE = 4
+
+
+def fields_of(body: bytes) -> list[bytes]:
+    """Read netstrings: b"3:abc,0:," gives [b"abc", b""]. Raises ValueError."""
+    fields, at = [], 0
+    while at < len(body):
+        colon = body.index(b":", at, at + 8)
+        end = colon + 1 + int(body[at:colon])
+        if body[end : end + 1] != b",":
+            raise ValueError("a field without its end")
+        fields.append(body[colon + 1 : end])
+        at = end + 1
+    return fields
+
+
+class Connection:
+    """One process that sends events."""
+
+    def __init__(self, channel: socket.socket, number: int) -> None:
+        self.channel = channel
+        self.number = number
+        self.process_id = peer_of(channel)
+        self.role = ""
+        self.messages = 0
+        self._key = secrets.token_bytes(32)
+        channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        channel.send(self._key)
+
+    def receive(self) -> list[bytes] | None:
+        """Read one message; None at the end. Raises ValueError for one that the process did not send."""
+        data, ancillary, _, _ = self.channel.recvmsg(PACKET_BYTES, socket.CMSG_SPACE(12))
+        if not data:
+            return None
+        senders = {
+            struct.unpack("3i", value[:12])[0]
+            for level, kind, value in ancillary
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS)
+        }
+        code, body = data[:CODE_BYTES], data[CODE_BYTES:]
+        right = hashlib.blake2b(body, key=self._key, digest_size=CODE_BYTES).digest()
+        fields = fields_of(body)
+        self.messages += 1
+        if senders != {self.process_id} or not secrets.compare_digest(code, right):
+            raise ValueError("a message of another process")
+        if not fields or fields[0] != b"%d" % self.messages:
+            raise ValueError("a message out of order")
+        self._key = hashlib.blake2b(b"next", key=self._key).digest()[:32]
+        return fields[1:]
+
+
+def peer_of(channel: socket.socket) -> int:
+    """The process that connected."""
+    credentials = channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    return int(struct.unpack("3i", credentials)[0])
+
+
+class Listener:
+    """Accepts connections at `path` and hands each event to `record` as a line."""
+
+    def __init__(self, path: str, record: Callable[[bytes], object]) -> None:
+        self._record = record
+        self._token = secrets.token_hex(16).encode()
+        self._connections: dict[int, Connection] = {}
+        self._total = 0
+        self._total_bytes = 0
+        self._selector = selectors.DefaultSelector()
+        self._server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._server.bind(path)
+        os.chmod(path, 0o666)
+        self._server.listen(64)
+        self._server.setblocking(False)
+        self._selector.register(self._server, selectors.EVENT_READ)
+
+    def serve(self, stop: int) -> None:
+        """Take events until the descriptor `stop` becomes readable, then those that still wait."""
+        self._selector.register(stop, selectors.EVENT_READ)
+        while True:
+            ready = [key.fileobj for key, _ in self._selector.select()]
+            self._take(ready)
+            if stop in ready:
+                break
+        while ready := [key.fileobj for key, _ in self._selector.select(0) if key.fileobj != stop]:
+            self._take(ready)
+        for connection in list(self._connections.values()):
+            self._close(connection)
+        self._server.close()
+        self._selector.close()
+
+    def _take(self, ready: Sequence[object]) -> None:
+        for each in ready:
+            if each is self._server:
+                self._accept()
+            elif isinstance(each, socket.socket) and each.fileno() in self._connections:
+                self._read(self._connections[each.fileno()])
+
+    def _accept(self) -> None:
+        channel, _ = self._server.accept()
+        if len(self._connections) >= MOST_CONNECTIONS:
+            channel.close()
+            return
+        self._total += 1
+        try:
+            connection = Connection(channel, self._total)
+        except OSError:
+            channel.close()
+            return
+        self._connections[channel.fileno()] = connection
+        self._selector.register(channel, selectors.EVENT_READ)
+
+    def _close(self, connection: Connection) -> None:
+        self._selector.unregister(connection.channel)
+        del self._connections[connection.channel.fileno()]
+        connection.channel.close()
+
+    def _read(self, connection: Connection) -> None:
+        try:
+            fields = connection.receive()
+            if fields is None:
+                self._close(connection)
+            else:
+                self._handle(connection, fields)
+        except (OSError, ValueError, IndexError) as error:
+            if isinstance(error, ValueError):
+                self._note(connection, [b"refused", str(error).encode()])
+            self._close(connection)
+
+    def _handle(self, connection: Connection, fields: list[bytes]) -> None:
+        kind, rest = fields[0].decode(), fields[1:]
+        if kind == "hello" and connection.messages == 1:
+            if rest[0] == b"worker":  # a process that was forked from one that reports
+                self._admit(connection, rest[2], b"worker")
+            self._note(connection, [b"hello", *rest[:2]])
+        elif kind == "claim" and not connection.role:
+            is_admitted = self._admit(connection, rest[2], rest[0])
+            connection.channel.send(b"y" + self._token if is_admitted else b"n")
+            self._note(connection, [b"claim" if is_admitted else b"refused", *rest[:2]])
+        elif kind in KINDS and connection.role:
+            self._note(connection, fields)
+        elif kind not in KINDS:
+            raise ValueError("a message of no kind")
+
+    def _admit(self, connection: Connection, token: bytes, role: bytes) -> bool:
+        """Give the connection a role: one process at a time reports, and its workers do."""
+        others = [each for each in self._connections.values() if each.role == "main"]
+        if role == b"worker" and secrets.compare_digest(token, self._token):
+            connection.role = "worker"
+        elif role == b"main" and not others:
+            connection.role = "main"
+            self._token = secrets.token_hex(16).encode()
+        elif role == b"main" and not any(
+            is_below(connection.process_id, each.process_id) for each in others
+        ):
+            self._note(connection, [b"contested"])
+        return bool(connection.role)
+
+    def _note(self, connection: Connection, fields: list[bytes]) -> None:
+        words = [each.decode("utf-8", "replace") for each in fields]
+        line = json.dumps([connection.number, connection.role, *words]).encode() + b"\n"
+        self._total_bytes += len(line)
+        if self._total_bytes <= MOST_BYTES:
+            self._record(line)
+
+
+def is_below(process_id: int, above: int) -> bool:
+    """Return True if a process is a descendant of another."""
+    for _ in range(64):
+        try:
+            with open(f"/proc/{process_id}/stat", "rb") as status:
+                # "41 (a name) S 7 …": the parent's number is the second field behind the name
+                process_id = int(status.read().rpartition(b")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            return False
+        if process_id == above:
+            return True
+        if process_id <= 1:
+            return False
+    return False
+
+
+def main(path: str, record_path: str) -> None:
+    """Listen until SIGTERM; the first line of the output says that the socket is there."""
+    ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+    stop, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    signal.set_wakeup_fd(wake)
+    with open(record_path, "xb", buffering=0) as record:
+        serve_into(Listener(path, record.write), stop)
+
+
+def serve_into(listener: Listener, stop: int, output: IO[str] | None = None) -> None:
+    """Say that the listener is there, then serve."""
+    print("listening", file=output or sys.stdout, flush=True)
+    listener.serve(stop)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,116 @@
+"use strict";
+// Loaded by NODE_OPTIONS into each Node process before its program. It writes the outcomes that a test
+// runner's own process knows: node:test's parent, jest's and vitest's main process, mocha.
+// One line of RESULTS is {"file", "path": names from the outside, "outcome"}.
+const fs = require("fs");
+const path = require("path");
+const Module = require("module");
+const RESULTS = "@RESULTS@";
+const VITEST = "@VITEST@";
+const { stringify } = JSON;
+const { openSync, writeSync } = fs;
+let descriptor = null;
+
+function record(file, names, outcome) {
+  if (descriptor === null) descriptor = openSync(RESULTS, "a");
+  writeSync(descriptor, stringify({ file: file || "", path: names, outcome }) + "\n");
+}
+
+function hideFromChildren() {
+  // The processes of the tests need not know where the results are.
+  const options = (process.env.NODE_OPTIONS || "").split(" ");
+  const at = options.indexOf(__filename);
+  if (at > 0) options.splice(at - 1, 2);
+  if (options.length) process.env.NODE_OPTIONS = options.join(" ");
+  else delete process.env.NODE_OPTIONS;
+}
+
+function outcomeOfNode(type, data) {
+  if (data.skip !== undefined && data.skip !== false) return "skipped";
+  if (data.todo !== undefined && data.todo !== false) return type === "test:pass" ? "passed" : "expected_failure";
+  return type === "test:pass" ? "passed" : "failed";
+}
+
+function observeNodeTests() {
+  if (process.env.NODE_TEST_CONTEXT) return; // a test file: its parent reports
+  const { Readable } = require("stream");
+  const { push } = Readable.prototype;
+  const names = [];
+  Readable.prototype.push = function (event) {
+    if (event && typeof event.type === "string" && this.constructor.name === "TestsStream") {
+      const data = event.data || {};
+      if (event.type === "test:start") names[data.nesting] = data.name;
+      if ((event.type === "test:pass" || event.type === "test:fail") && data.name !== data.file) {
+        const outer = names.slice(0, data.nesting);
+        record(data.file, [...outer, data.name], outcomeOfNode(event.type, data));
+      }
+    }
+    return push.apply(this, arguments);
+  };
+  if (process.execArgv.some((each) => each === "--test" || each.startsWith("--test-"))) hideFromChildren();
+}
+
+const OF_JEST = { passed: "passed", failed: "failed", pending: "skipped", todo: "skipped", disabled: "skipped", skipped: "skipped", focused: "passed" };
+
+function observedJest(exported) {
+  const runCLI = async (...given) => {
+    hideFromChildren();
+    const answer = await exported.runCLI(...given);
+    for (const file of answer.results.testResults) {
+      const failed = file.testExecError || (file.failureMessage && !file.testResults.some((each) => each.status === "failed"));
+      if (failed) record(file.testFilePath, [], "failed");
+      for (const each of file.testResults) {
+        record(file.testFilePath, [...each.ancestorTitles, each.title], OF_JEST[each.status] || "failed");
+      }
+    }
+    return answer;
+  };
+  return new Proxy({}, {
+    get: (_, name) => (name === "runCLI" ? runCLI : exported[name]),
+    has: (_, name) => name in exported,
+    ownKeys: () => Reflect.ownKeys(exported),
+    getOwnPropertyDescriptor: (_, name) => ({ value: name === "runCLI" ? runCLI : exported[name], enumerable: true, configurable: true }),
+  });
+}
+
+function observeMocha(Mocha) {
+  const { run } = Mocha.prototype;
+  Mocha.prototype.run = function (...given) {
+    hideFromChildren();
+    const runner = run.apply(this, given);
+    const noting = (outcome) => (test) => record(test.file, test.titlePath(), outcome);
+    runner.on("pass", noting("passed"));
+    runner.on("fail", noting("failed"));
+    runner.on("pending", noting("skipped"));
+    return runner;
+  };
+}
+
+function observeModules() {
+  const load = Module._load;
+  const seen = new Map();
+  Module._load = function (request) {
+    const exported = load.apply(this, arguments);
+    if (request === "@jest/core" && exported && exported.runCLI) {
+      if (!seen.has(exported)) seen.set(exported, observedJest(exported));
+      return seen.get(exported);
+    }
+    const isMocha = /(^|\/)mocha(\.js)?$/.test(request); // "mocha", "../lib/mocha"; not "mocha/bin/cli"
+    if (isMocha && typeof exported === "function" && exported.prototype.run && !seen.has(exported)) {
+      seen.set(exported, exported);
+      observeMocha(exported);
+    }
+    return exported;
+  };
+}
+
+function observeVitest() {
+  // "/app/node_modules/.bin/vitest", "…/vitest/vitest.mjs"; not "/app/vitest-tests.js"
+  if (!/[\\/]vitest(\.mjs)?$/.test(process.argv[1] || "")) return;
+  process.argv.splice(2, 0, "--reporter=default", "--reporter=json", "--outputFile.json=" + VITEST);
+  hideFromChildren();
+}
+
+observeNodeTests();
+observeModules();
+observeVitest();
