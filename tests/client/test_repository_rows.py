@@ -278,9 +278,23 @@ def test_a_script_of_version_5_is_taken_apart_at_its_marks() -> None:
     [
         ({"eval_script": SCRIPT.replace("-e .[test]", ".")}, "build_if", []),
         ({"log_parser": "parse_log_django"}, "report", "django"),
+        (
+            {
+                "log_parser": "parse_log_django",
+                "PASS_TO_PASS": ["test_a (m.T) ... noise", "test_a (m.T)", "Ends ... at once"],
+            },
+            "pass_to_pass",
+            ["test_a (m.T)", "Ends ... at once"],
+        ),
         ({"log_parser": "parse_log_sphinx"}, "report", "pytest"),
         ({"log_parser": "parse_log_gotest"}, "names", ["without_package"]),
         ({"log_parser": "parse_log_sympy"}, "report", "sympy"),
+        ({"log_parser": "parse_log_requests"}, "names", ["cut_at_blank", "prefix", "short_paths"]),
+        (
+            {"log_parser": "parse_log_matplotlib"},
+            "names",
+            ["cut_at_blank", "prefix", "button_numbers"],
+        ),
         ({"log_parser": "parse_log_cargo"}, "report", "cargo"),
         ({"PASS_TO_PASS": None}, "pass_to_pass", []),
         ({"PASS_TO_PASS": float("nan")}, "pass_to_pass", []),

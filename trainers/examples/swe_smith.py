@@ -35,10 +35,11 @@ def main() -> None:
     from trl import GRPOConfig, GRPOTrainer
 
     from proctor_trainers.trl import environment_factory
+    from proctor_trainers.trl.toolbox import Tool
 
     rows = datasets.Dataset.from_list([problem.row(AGENT) for problem in problems])
     config = GRPOConfig(max_steps=args.steps, num_generations=8, max_completion_length=8192)
-    tools = ("bash", "read_file", "write_file")
+    tools: tuple[Tool, ...] = ("bash", "read_file", "write_file")
     with environment_factory(tools=tools, exec_timeout_seconds=300) as environments:
         trainer = GRPOTrainer(
             model=args.model,

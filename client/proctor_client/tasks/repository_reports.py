@@ -17,15 +17,18 @@ from proctor_client.tasks.task import BadTask
 Report = str | Mapping[str, Any]
 
 _PYTEST = (
-    *("pytest", "pytest_options", "pytest_v2", "pytest_nebo", "matplotlib", "seaborn", "astroid"),
-    *("flask", "marshmallow", "pvlib", "pyvista", "sqlfluff", "xarray", "pydicom", "requests"),
-    *("pylint", "astropy", "scikit", "sphinx"),
+    *("pytest", "pytest_v2", "pytest_nebo", "seaborn", "astroid", "flask", "marshmallow", "pvlib"),
+    *("pyvista", "sqlfluff", "xarray", "astropy", "scikit", "sphinx"),
 )
+_WITH_SHORT_PATHS = ("pytest_options", "pydicom", "requests", "pylint")
+"""Parsers that shorten a parameter that is a path: `[/a/b/c]` becomes `[/c]`."""
 CUT_NAMES = ("cut_at_blank", "prefix")
 """How parsers of pytest's text write names: cut at the first blank, and some cut in their parameters."""
 _KINDS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
     {
         **dict.fromkeys(_PYTEST, ("pytest", CUT_NAMES)),
+        **dict.fromkeys(_WITH_SHORT_PATHS, ("pytest", (*CUT_NAMES, "short_paths"))),
+        "matplotlib": ("pytest", (*CUT_NAMES, "button_numbers")),
         "django": ("django", ()),
         "sympy": ("sympy", ()),
         "gotest": ("go", ("without_package",)),

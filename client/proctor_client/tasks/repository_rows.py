@@ -24,6 +24,7 @@ from proctor_client.tasks.repository_diffs import diff_of_commit, files_of_diff,
 from proctor_client.tasks.repository_fields import (
     column_of,
     command_of,
+    distinct,
     image_of,
     list_of,
     named_tests,
@@ -54,6 +55,8 @@ _ISSUE = re.compile(r"\[ISSUE\](.*?)(?:\[/ISSUE\]|\Z)", re.DOTALL)
 """The issue in a statement of R2E-Gym: `[ISSUE] … [/ISSUE]`."""
 _OF_PYTHON = re.compile(r"[^\s:]+\.py::\S")
 """A node id of pytest: `tests/test_a.py::test_x`."""
+_NOISE = re.compile(r"(\w+ \([\w.]+\)) \.\.\. .*", re.DOTALL)
+"""A name with what its test printed: `test_a (admin.Tests) ... Testing against Django`."""
 _CHECKOUT = re.compile(r"git\s+checkout\s+([0-9A-Za-z][\w./-]*)\s+--\s+(.+)")
 """The tests of another commit, in SWE-bench Pro: `git checkout 3f1c0e -- test/a.js test/b.js`."""
 _UPSTREAM_OUTCOMES: Mapping[str, str] = MappingProxyType(
@@ -310,6 +313,11 @@ def _listed(
 ) -> Task:
     """Return the task of a row with `FAIL_TO_PASS` and `PASS_TO_PASS`."""
     fail_to_pass, pass_to_pass = _lists(row)
+    if choice.report == "django":
+        fail_to_pass, pass_to_pass = (
+            distinct((_NOISE.sub(r"\1", each) for each in names), form)
+            for names in (fail_to_pass, pass_to_pass)
+        )
     grader = {
         "directory": _TESTBED,
         "test_patch": _ended(text_of_column(row, "test_patch")),
