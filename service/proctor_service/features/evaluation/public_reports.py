@@ -13,7 +13,7 @@ from proctor_client.tasks.predictions import Prediction, Predictions
 from proctor_client.tasks.task import Task
 from proctor_service.cli.failures import Trouble
 
-_OWN_REASONS = frozenset({"invalid_task"})
+_OWN_REASONS = frozenset({"invalid_task", "unknown_environment"})
 """Errors of a task itself; the others are of the machine or the service."""
 
 

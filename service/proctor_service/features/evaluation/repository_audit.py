@@ -48,7 +48,8 @@ _NETWORK = re.compile(
 """Errors of programs without a network: `curl: (6) Could not resolve host: pypi.org`."""
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
 """An address of memory in a test's name: `test_a[<object at 0x7f3a5c1d2e80>]`."""
-_INVALID = "invalid_task"
+_INVALID = frozenset({"invalid_task", "unknown_environment"})
+"""Errors of the row itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class AuditedRow:
     def found(self) -> RowState:
         """State of the row, by its results."""
         results = [*self.gold, *self.unchanged]
-        invalid = next((each for each in results if _reason(each) == _INVALID), None)
+        invalid = next((each for each in results if _reason(each) in _INVALID), None)
         if invalid is not None:
             return RowState("broken", message_of(invalid))
         error = next((each for each in results if each.error is not None), None)
