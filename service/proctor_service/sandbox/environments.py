@@ -41,7 +41,8 @@ class Ids:
 class Image:
     """An unpacked image.
 
-    `digest`: of its manifest. `rootfs`: its file system. `variables`, `user`, `group`, `groups`,
+    `digest`: of its manifest. `layers`: folders with its files, the topmost first, as overlayfs takes
+    them. `folder`: while its sandboxes run, they hold this folder against removal. `variables`, `user`, `group`, `groups`,
     `workdir`: of its configuration. `programs`: names of all programs on its PATH. `python`:
     version of the interpreter `python3`, if able to judge Python code. `ids`: None if
     an ordinary user owns all files.
@@ -49,7 +50,7 @@ class Image:
 
     reference: str
     digest: str
-    rootfs: Path
+    layers: tuple[Path, ...]
     variables: Mapping[str, str]
     user: int
     group: int
@@ -58,6 +59,7 @@ class Image:
     programs: tuple[str, ...]
     python: str | None
     ids: Ids | None
+    folder: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,9 +208,9 @@ def watched(environments: Environments) -> dict[str, WatchedFolders]:
 
 def _folders_of(built: BuiltEnvironment) -> tuple[Path, ...]:
     if built.image is not None:
-        inside = built.image.rootfs / "usr"
-        is_folder = inside.is_dir() and not inside.is_symlink()
-        return (built.image.rootfs, *([inside] if is_folder else []))
+        inside = [each / "usr" for each in built.image.layers]
+        folders = [each for each in inside if each.is_dir() and not each.is_symlink()]
+        return (*built.image.layers, *folders)
     if built.folder is not None:
         return (built.folder, *sorted(built.folder.glob("venv/lib/python*/site-packages")))
     return ()

@@ -60,7 +60,7 @@ def from_image(name: str, definition: Environment, image: Image) -> BuiltEnviron
     """Return the environment of an unpacked image."""
     digest = digest_of([image.digest, definition.env])
     return BuiltEnvironment(
-        name, definition, None, image.python, {}, digest, image.rootfs.parent, image
+        name, definition, None, image.python, {}, digest, image.folder, image
     )
 
 

@@ -54,7 +54,8 @@ def in_image(launch: Launch, image: Image, variables: Mapping[str, str]) -> Laun
             "subordinate": None,
             "drops_user": launch.config["drops_user"] and launch.ids is None,
             "image": {
-                "rootfs": str(image.rootfs),
+                "layers": list(map(str, image.layers)),
+                "folder": image.folder and str(image.folder),
                 "variables": {"TZ": "UTC", **code_bundle.THREADS, **image.variables, **variables},
                 "user": image.user,
                 "group": image.group,
