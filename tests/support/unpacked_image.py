@@ -26,7 +26,8 @@ def unpacked_image(
 ) -> BuiltEnvironment:
     """Return an environment `app` below a folder; its user is root.
 
-    `add` gets a folder with the files of the image, to make further ones there. `directory`: the working directory.
+    `add` gets a folder with the files of the image, to make further ones there. `directory`: the
+    working directory.
     """
     files = folder / "files"
     files.mkdir(parents=True)
@@ -54,6 +55,7 @@ def unpacked_image(
         programs=(),
         python=None,
         ids=ids,
+        holds=(folder,),
     )
     return BuiltEnvironment(
         name="app",
@@ -62,5 +64,6 @@ def unpacked_image(
         version=None,
         packages={},
         digest=image.digest,
+        folder=folder,
         image=image,
     )

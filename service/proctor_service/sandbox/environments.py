@@ -11,11 +11,11 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from proctor_service.errors import SandboxUnavailable, StartError
 from proctor_service.settings import Settings
@@ -42,10 +42,10 @@ class Image:
     """An unpacked image.
 
     `digest`: of its manifest. `layers`: folders with its files, the topmost first, as overlayfs takes
-    them. `folder`: while its sandboxes run, they hold this folder against removal. `variables`, `user`, `group`, `groups`,
-    `workdir`: of its configuration. `programs`: names of all programs on its PATH. `python`:
-    version of the interpreter `python3`, if able to judge Python code. `ids`: None if
-    an ordinary user owns all files.
+    them. `holds`: files or folders which its sandboxes hold against removal. `variables`, `user`,
+    `group`, `groups`, `workdir`: of its configuration. `programs`: names of all programs on its PATH.
+    `python`: version of the interpreter `python3`, if able to judge Python code. `ids`: None if an
+    ordinary user owns all files.
     """
 
     reference: str
@@ -59,7 +59,7 @@ class Image:
     programs: tuple[str, ...]
     python: str | None
     ids: Ids | None
-    folder: Path | None = None
+    holds: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +89,30 @@ Environments = Mapping[str, BuiltEnvironment]
 """Environments of a service by name, without the default one."""
 
 NO_ENVIRONMENTS: Environments = MappingProxyType({})
+
+MakeLayer = Callable[[Path], Awaitable[None]]
+"""Writes a layer of the image format, an archive of tar, to a new file."""
+
+
+@runtime_checkable
+class LayeredEnvironments(Protocol):
+    """Environments of images, to which layers can be added."""
+
+    async def derived(self, environment: str, key: str, make: MakeLayer) -> str:
+        """Return the name of an environment with one more layer over that of an image.
+
+        `key`: names the layer among those of the image; the layer of a key is made once, and is removed
+        when it was not used for long. Raises SandboxUnavailable.
+        """
+
+
+async def derived_from(
+    environments: Environments, environment: str, key: str, make: MakeLayer
+) -> str:
+    """Return the name of an environment with one more layer; see `LayeredEnvironments.derived`."""
+    if not isinstance(environments, LayeredEnvironments):
+        raise SandboxUnavailable(f"environment {environment}: nothing can be added to it here")
+    return await environments.derived(environment, key, make)
 
 
 def default_python(settings: Settings) -> Path:
@@ -198,12 +222,18 @@ def watched(environments: Environments) -> dict[str, WatchedFolders]:
     """Return the folders of each environment with folders; blocks. Raises StartError."""
     found = {}
     for name, built in environments.items():
-        if folders := _folders_of(built):
-            try:
-                found[name] = WatchedFolders.of(folders)
-            except OSError as error:
-                raise StartError(f"environment {name}: its files cannot be read: {error}") from None
+        if (folders := watched_folders(name, built)) is not None:
+            found[name] = folders
     return found
+
+
+def watched_folders(name: str, built: BuiltEnvironment) -> WatchedFolders | None:
+    """Return the folders of an environment, if any; blocks. Raises StartError."""
+    folders = _folders_of(built)
+    try:
+        return WatchedFolders.of(folders) if folders else None
+    except OSError as error:
+        raise StartError(f"environment {name}: its files cannot be read: {error}") from None
 
 
 def _folders_of(built: BuiltEnvironment) -> tuple[Path, ...]:

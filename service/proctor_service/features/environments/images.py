@@ -1,6 +1,7 @@
 """Container images: fetched by skopeo, each a list of layers of the store.
 
     FOLDER/KEY/image.json   its digest, its configuration, and the names of its layers
+    FOLDER/KEY/derived/NAME  an empty file for each layer derived from it; its time is that of the last use
     FOLDER/KEY.RANDOM.part/layers.json  names of the layers which an unfinished image needs
 
 All users of the image are mapped to user ids of their own on the machine, as its sandboxes
@@ -32,6 +33,7 @@ from proctor_service.settings import worker_environment
 
 _FORMAT = 2
 _FILE, _PINNED = "image.json", "layers.json"
+DERIVED = "derived"
 _KEY_CHARACTERS = 32
 _MOST_JSON_BYTES = 16 << 20
 _POLICIES = ("/etc/containers/policy.json", "~/.config/containers/policy.json")
@@ -82,7 +84,7 @@ def read_image(folder: Path, layers: Layers) -> Image | None:
                 "groups": tuple(read["groups"]),
                 "programs": tuple(read["programs"]),
                 "ids": Ids(**ids) if ids else None,
-                "folder": folder,
+                "holds": (folder,),
             }
         )
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
@@ -156,14 +158,14 @@ class _Fetch:
 
         skopeo does not copy what its target has. Without a manifest, all layers are fetched.
         """
-        known = self._layers.by_blob()
-        if not known:
+        unpacked = self._layers.by_blob()
+        if not unpacked:
             return
         manifest = self._manifest(source)
         blobs = self._layout / "blobs" / "sha256"
         for each in manifest.get("layers") or manifest.get("fsLayers") or []:
             digest, size = each.get("digest"), each.get("size")
-            if digest in known and isinstance(size, int) and _DIGEST.fullmatch(digest):
+            if digest in unpacked and isinstance(size, int) and _DIGEST.fullmatch(digest):
                 blobs.mkdir(parents=True, exist_ok=True)
                 with self._blob(digest).open("wb") as file:
                     file.truncate(size)  # without blocks on the disk
@@ -178,7 +180,9 @@ class _Fetch:
         for each in entries:
             platform = each.get("platform", {})
             if (platform.get("os"), platform.get("architecture")) == ("linux", machine):
-                name = re.sub(r"(@[^@/]*|:[^:/]*)$", "", source)  # "docker://a/b:1", "docker://a/b@x"
+                name = re.sub(
+                    r"(@[^@/]*|:[^:/]*)$", "", source
+                )  # "docker://a/b:1", "docker://a/b@x"
                 return self._inspected(f"{name}@{each['digest']}")
         return {}
 
@@ -206,7 +210,7 @@ class _Fetch:
         variables = dict(each.split("=", 1) for each in config.get("Env") or [] if "=" in each)
         variables.setdefault("PATH", _PATH)
         below = list(reversed(own))
-        given = {
+        configuration = {
             "user": config.get("User") or "",
             "workdir": config.get("WorkingDir") or "/",
             "path": variables["PATH"],
@@ -215,7 +219,7 @@ class _Fetch:
         name = self._layers.name_of(source, self._ids)
         with self._layers.changing():
             _write_json(self._part / _PINNED, [name, *(each.name for each in own)])
-        top, found = self._layers.complete(source, below, self._ids, given)
+        top, found = self._layers.complete(source, below, self._ids, configuration)
         variables.setdefault("HOME", found.pop("home"))
         image = {
             "format": _FORMAT,
@@ -239,11 +243,15 @@ class _Fetch:
 
 
 def used_layers(folder: Path) -> list[str]:
-    """Return the names of the layers that an image in a folder has, or needs while it is fetched."""
+    """Return the names of the layers that an image in a folder has, or needs while it is fetched.
+
+    With those that were derived from the image.
+    """
+    derived = [each.name for each in (folder / DERIVED).glob("*")]
     for name in (_FILE, _PINNED):
         with suppress(OSError, StartError, KeyError, TypeError):
             read = _read_json(folder / name)
-            return list(read["layers"] if name == _FILE else read)
+            return [*(read["layers"] if name == _FILE else read), *derived]
     return []
 
 

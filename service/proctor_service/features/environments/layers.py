@@ -17,6 +17,7 @@ import shutil
 import stat
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
@@ -26,17 +27,18 @@ from typing import Any
 from filelock import FileLock
 
 from proctor_service.errors import StartError
+from proctor_service.features.environments.layer_program import START
 from proctor_service.features.environments.manifest import digest_of
 from proctor_service.features.environments.programs import run_program
 from proctor_service.sandbox.environments import Ids
 
-_PROGRAM = Path(__file__).with_name("layer_program.py")
 _FORMAT = 1
 _NAME_CHARACTERS = 16
 _PRIVATE, _PASSABLE, _LOCK_MODE = 0o700, 0o711, 0o600
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 MOST_LAYERS = 127
 """Of an image: as many as other programs allow."""
+_LONGEST_ARCHIVE_SECONDS = 86_400
 UNBOUNDED = 1 << 50
 
 Attributes = tuple[str, int, int, int]
@@ -114,11 +116,14 @@ class Layers:
         *,
         blob: str = "",
         diff_id: str = "",
+        below: Sequence[Layer] = (),
         room: Room = lambda size: None,
     ) -> Layer:
         """Return the layer of an archive, which is unpacked if it is missing.
 
-        `diff_id`: digest that the unpacked archive must have. Raises StartError, OSError.
+        `diff_id`: digest that the unpacked archive must have. `below`: the layers that it lies on, if they
+        are always the same, the topmost first: folders without a member then get the attributes of
+        theirs. Raises StartError, OSError.
         """
         name = self.name_of(source, ids)
         with self._building(name):
@@ -150,6 +155,11 @@ class Layers:
                         tuple((path, target) for path, target in answer["links"]),
                         (blob,) if blob else (),
                     )
+                    if below and layer.links:
+                        raise StartError("a hard link leads to a file of another layer")
+                    if below and (attributes := self.inherited((layer, *below))):
+                        order = {"kind": "attributes", "folder": str(part)}
+                        self._run({**order, "attributes": attributes})
                     self._keep(part, layer)
             elif blob and blob not in layer.blobs:
                 layer = replace(layer, blobs=(*layer.blobs, blob))
@@ -159,12 +169,12 @@ class Layers:
         return layer
 
     def complete(
-        self, source: str, below: Sequence[Layer], ids: Ids | None, given: Mapping[str, Any]
+        self, source: str, below: Sequence[Layer], ids: Ids | None, configuration: Mapping[str, Any]
     ) -> tuple[Layer, dict[str, Any]]:
         """Make the layer of an image with all that its sandboxes need beside its own layers.
 
-        `below`: its layers, the topmost first. `given`: `user`, `workdir` and `path` (its PATH) of its
-        configuration. Returns the layer, and the findings of `layer_program.py`. Raises StartError,
+        `below`: its layers, the topmost first. `configuration`: `user`, `workdir` and `path` (its PATH) of its
+        configuration. Returns the layer, and the findings of `layer_program`. Raises StartError,
         OSError.
         """
         name = self.name_of(source, ids)
@@ -186,7 +196,7 @@ class Layers:
                     "ids": ids and [ids.first, ids.count],
                     "attributes": self.inherited(below),
                     "links": [link for each in reversed(below) for link in each.links],
-                    **given,
+                    **configuration,
                 }
             )
             layer = Layer(name, source, 0, 0)
@@ -229,14 +239,28 @@ class Layers:
                     self._remove(name)
         if self.folder.is_dir() and not dry_run:
             for folder in self.folder.iterdir():  # without a record: its removal was interrupted
-                if folder.name not in wanted and not (self._records / f"{folder.name}.json").exists():
+                if (
+                    folder.name not in wanted
+                    and not (self._records / f"{folder.name}.json").exists()
+                ):
                     with suppress(OSError):
                         self._remove(folder.name)
         return removed_bytes
 
+    @contextmanager
+    def archive(self) -> Iterator[Path]:
+        """Return the path of a file for the archive of a layer; it is removed afterwards."""
+        self._make_folders()
+        with tempfile.TemporaryDirectory(prefix=".", suffix=".part", dir=self._own) as folder:
+            yield Path(folder, "layer.tar")
+
     def remove_parts(self) -> None:
         """Remove what killed builds have left."""
-        for part in self._own.glob("*.part"):
+        for part in self._own.glob(".*.part"):
+            with suppress(OSError):
+                if time.time() - part.stat().st_mtime > _LONGEST_ARCHIVE_SECONDS:
+                    shutil.rmtree(part)
+        for part in self._own.glob("[!.]*.part"):
             lock = self._lock(part.name.partition(".")[0])
             with suppress(OSError, TimeoutError):
                 lock.acquire(blocking=False)
@@ -258,8 +282,7 @@ class Layers:
     def _lock(self, name: str) -> FileLock:
         return FileLock(self._locks / f"layer-{name}", mode=_LOCK_MODE)
 
-    @contextmanager
-    def _building(self, name: str) -> Iterator[None]:
+    def _make_folders(self) -> None:
         for folder, mode in (
             (self._locks, _PRIVATE),
             (self._own, _PRIVATE),
@@ -269,6 +292,10 @@ class Layers:
             folder.mkdir(mode, parents=True, exist_ok=True)
             if stat.S_IMODE(folder.stat().st_mode) != mode:
                 folder.chmod(mode)
+
+    @contextmanager
+    def _building(self, name: str) -> Iterator[None]:
+        self._make_folders()
         with self._lock(name):
             for part in self._own.glob(f"{name}.*.part"):  # of a killed build
                 shutil.rmtree(part, ignore_errors=True)
@@ -304,11 +331,12 @@ class Layers:
         shutil.rmtree(gone)
 
     def _run(self, order: Mapping[str, Any], room: Room = lambda size: None) -> dict[str, Any]:
-        """Carry out an order of `layer_program.py`. Raises StartError, OSError."""
+        """Carry out an order of `layer_program`. Raises StartError, OSError."""
         with tempfile.TemporaryDirectory() as folder:
             paths = (Path(folder, "order"), Path(folder, "answer"))
             paths[0].write_text(json.dumps(order))
-            command = [sys.executable, "-I", "-S", str(_PROGRAM), *map(str, paths)]
+            place = str(Path(__file__).parent)
+            command = [sys.executable, "-I", "-S", "-c", START, place, *map(str, paths)]
 
             def progress(line: str) -> None:
                 with suppress(ValueError):

@@ -107,9 +107,7 @@ class EnvironmentStore:
     def built(self, name: str, definition: Environment, default_python: Path) -> BuiltEnvironment:
         """Return a built environment. Raises StartError with the reason if missing or damaged."""
         if definition.image:
-            image = read_image(
-                self.folder / key_of_image(definition.image), self._layers
-            )
+            image = read_image(self.folder / key_of_image(definition.image), self._layers)
             if image is None:
                 raise StartError(_not_built(name, "is not built"))
             return from_image(name, definition, image)
@@ -236,7 +234,9 @@ class EnvironmentStore:
         try:
             for key, folders in self._folders.unwanted(keep.__contains__).items():
                 pruned += self._prune(key, folders, dry_run)
-            pruned += self._prune_layers({each.folder for each in pruned if not each.is_busy}, dry_run)
+            pruned += self._prune_layers(
+                {each.folder for each in pruned if not each.is_busy}, dry_run
+            )
         except OSError as error:
             raise StartError(f"{self.folder} cannot be pruned: {reason(error)}") from None
         return pruned

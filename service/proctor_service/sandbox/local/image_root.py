@@ -1,9 +1,9 @@
 """Root file system of a sandbox of a container image: an overlay of the image's layers and a tmpfs.
 
 Runs in the fork server: standard library only. The fork server's own root has only the folders of
-layers, read-only, an overlay of the image's, and devices. Each sandbox mounts a tmpfs and an overlay, and pivots into the overlay. Its
-processes are in a user namespace of the image's own users: there root has the few capabilities of
-an image's programs, without power over anything outside (see user_namespaces(7)).
+layers, read-only, an overlay of the image's, and devices. Each sandbox mounts a tmpfs and an overlay, and
+pivots into the overlay. Its processes are in a user namespace of the image's own users: there root has the
+few capabilities of an image's programs, without power over anything outside (see user_namespaces(7)).
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def build_root(image: dict[str, Any]) -> None:
     kernel.mount("tmpfs", new, "tmpfs", kernel.MS_NOSUID, "size=1m,mode=755")
     for name in ("image", "none", "root", "box", "dev", "dev/pts", "dev/shm", "proc", "tools"):
         os.mkdir(f"{new}/{name}")
-    if image["folder"]:
-        _hold(image["folder"])
+    for path in image["holds"]:
+        _hold(path)
     image["stores"], image["lower"] = [], []
     for layer in image["layers"]:
         _show_layer(image, layer, new)
@@ -89,12 +89,12 @@ def build_root(image: dict[str, Any]) -> None:
     )
 
 
-def _hold(folder: str) -> None:
-    """Hold the image against its removal as long as this fork server or a sandbox of it lives."""
-    held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def _hold(path: str) -> None:
+    """Hold a part of the image against its removal, as long as this fork server lives."""
+    held = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)  # a removal holds it exclusively
-    if not os.path.samestat(os.stat(folder), os.fstat(held)):
-        raise FileNotFoundError(folder)
+    if not os.path.samestat(os.stat(path), os.fstat(held)):
+        raise FileNotFoundError(path)
 
 
 def _show_layer(image: dict[str, Any], layer: str, root: str) -> None:

@@ -199,9 +199,7 @@ def _row(name: str, configured: _Configured) -> dict[str, Any]:
         "built": True,
         "version": built.version,
         "interpreter": built.python and str(built.python),
-        "size_bytes": None
-        if built.folder is None
-        else configured.store.size_bytes(built.folder),
+        "size_bytes": None if built.folder is None else configured.store.size_bytes(built.folder),
         "packages": dict(built.packages),
         "digest": built.digest,
     }

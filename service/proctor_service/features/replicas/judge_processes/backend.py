@@ -16,6 +16,12 @@ from proctor_service.processes.values import (
     limits_values,
     lost_with_worker,
 )
+from proctor_service.sandbox.environments import (
+    NO_ENVIRONMENTS,
+    Environments,
+    MakeLayer,
+    derived_from,
+)
 from proctor_service.sandbox.interface import (
     CHARGE,
     HASH_SEEDS,
@@ -56,8 +62,9 @@ class Holders(Protocol):
 class WorkersBackend:
     """Implements `sandbox.interface.Backend`; evaluations lease sandboxes in the judge processes."""
 
-    def __init__(self, holders: Holders) -> None:
+    def __init__(self, holders: Holders, environments: Environments = NO_ENVIRONMENTS) -> None:
         self._holders = holders
+        self._environments = environments
         self._tell_asleep: Asleep | None = None
         self._tell_created: Callable[[float], None] | None = None
         self._tell_failed: Callable[[str], None] | None = None
@@ -104,6 +111,10 @@ class WorkersBackend:
                     await worker.call("close", number)
         finally:
             worker.sandboxes -= 1
+
+    async def derive(self, environment: str, key: str, make: MakeLayer) -> str:
+        """Add a layer to an image; see `LayeredEnvironments.derived`."""
+        return await derived_from(self._environments, environment, key, make)
 
     def when_asleep(self, callback: Asleep) -> None:
         """Register a callback; see `Backend.when_asleep`."""
