@@ -33,7 +33,15 @@ from proctor_client.wire.base import (
     dump,
     example_of,
 )
-from proctor_client.wire.environments import DefaultLimits, Environment, EnvironmentList
+from proctor_client.wire.environments import (
+    DefaultLimits,
+    Environment,
+    EnvironmentChoice,
+    EnvironmentList,
+    FetchedImage,
+    ImageByName,
+    environment_name,
+)
 from proctor_client.wire.graders import (
     AssertsGrader,
     Call,
@@ -144,6 +152,7 @@ __all__ = [
     "DefaultLimits",
     "Ending",
     "Environment",
+    "EnvironmentChoice",
     "EnvironmentList",
     "ErrorReason",
     "Evaluation",
@@ -159,6 +168,7 @@ __all__ = [
     "ExtractName",
     "ExtractRule",
     "Failure",
+    "FetchedImage",
     "Fingerprint",
     "GeneratedCases",
     "GradeRequest",
@@ -166,6 +176,7 @@ __all__ = [
     "GroupFigures",
     "HarborGrader",
     "Health",
+    "ImageByName",
     "Integrity",
     "Interactor",
     "ItemError",
@@ -228,5 +239,6 @@ __all__ = [
     "VerifierList",
     "VerifierParam",
     "dump",
+    "environment_name",
     "example_of",
 ]

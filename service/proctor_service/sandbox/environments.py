@@ -12,6 +12,7 @@ import logging
 import os
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -71,7 +72,7 @@ class BuiltEnvironment:
     with everything in the environment which may change a verdict. `folder`: its folder in the
     store, if any. `image`: its image, if any; then `python` is None, `version` its interpreter's,
     and `packages` empty. `remote_image`: reference of an image which Aviato fetches, otherwise
-    unknown here.
+    unknown here. `is_awaited`: this machine fetches `remote_image` before the environment is used.
     """
 
     name: str
@@ -83,6 +84,7 @@ class BuiltEnvironment:
     folder: Path | None = None
     image: Image | None = None
     remote_image: str = ""
+    is_awaited: bool = False
 
 
 Environments = Mapping[str, BuiltEnvironment]
@@ -104,6 +106,26 @@ class LayeredEnvironments(Protocol):
         `key`: names the layer among those of the image; the layer of a key is made once, and is removed
         when it was not used for long. Raises SandboxUnavailable.
         """
+
+
+@runtime_checkable
+class ImagesByName(Protocol):
+    """Environments that are images of registries."""
+
+    def image_name(self, reference: str) -> str:
+        """Return the name of an image's environment. Raises ValueError for one that is not allowed."""
+
+
+HoldEnvironment = Callable[[str], AbstractAsyncContextManager[None]]
+"""Context in which the environment with this name has all its files: an image by name is fetched first.
+
+It raises UnknownEnvironment and SandboxUnavailable.
+"""
+
+
+def hold_nothing(_: str) -> AbstractAsyncContextManager[None]:
+    """Return a context without effect, for environments that are always there."""
+    return nullcontext()
 
 
 async def derived_from(

@@ -325,6 +325,14 @@ class Sandboxes(Protocol):
 
 
 @runtime_checkable
+class EndsIdle(Protocol):
+    """Backend that keeps environments ready for their next use."""
+
+    def end_idle(self) -> None:
+        """End the environments, beside the default one, that nobody uses at the moment."""
+
+
+@runtime_checkable
 class DerivingSandboxes(Protocol):
     """Sandboxes of images, to which layers can be added."""
 

@@ -22,7 +22,7 @@ from proctor_service.features.environments.images import DERIVED, key_of_image, 
 from proctor_service.features.environments.layers import Layer, Layers
 from proctor_service.features.environments.manifest import digest_of
 from proctor_service.sandbox.environments import BuiltEnvironment, MakeLayer
-from proctor_service.settings.environments import IMAGE, Environment
+from proctor_service.settings.environments import DEFAULT, IMAGE, Environment
 
 _DERIVED = re.compile(r"(.+)\+([0-9a-f]{16})")  # "debian+" and "0f" eight times
 _LONGEST_NAME = 1000
@@ -100,13 +100,25 @@ class KnownEnvironments(Mapping[str, BuiltEnvironment]):
         """Return True for the full name of an image that the operator allows."""
         return any(fnmatchcase(name, pattern) for pattern in self.patterns)
 
+    def image_name(self, reference: str) -> str:
+        """Return the name of an image's environment. Raises ValueError for one that is not allowed."""
+        name = full_name(reference)
+        if not self.allows(name):
+            patterns = ", ".join(self.patterns) or "none"
+            raise ValueError(f"{name} is not allowed here, only: {patterns}")
+        return name
+
+    def image_in(self, environment: str) -> str | None:
+        """Return the name of the image by name in an environment, if it has one."""
+        while (match := _DERIVED.fullmatch(environment)) is not None:
+            environment = match[1]
+        return None if environment in self.listed or environment == DEFAULT else environment
+
     async def derived(self, environment: str, key: str, make: MakeLayer) -> str:
         """Return the name of an environment with one more layer; see `LayeredEnvironments`."""
         built = self.get(environment)
         if built is None or built.image is None or built.folder is None:
-            raise SandboxUnavailable(
-                f"environment {environment}: there is no image to add a layer to"
-            )
+            raise SandboxUnavailable(f"environment {environment}: it has no image to build on")
         image, layers = built.image, Layers(self.folder)
         source = f"derived {digest_of([[each.name for each in image.layers], key])}"
         name = layers.name_of(source, image.ids)
@@ -158,7 +170,9 @@ class KnownEnvironments(Mapping[str, BuiltEnvironment]):
 
 def not_fetched(name: str, definition: Environment) -> BuiltEnvironment:
     """Return the environment of an image by name which is not in the store."""
-    return BuiltEnvironment(name, definition, None, None, {}, _digest(name), remote_image=name)
+    return BuiltEnvironment(
+        name, definition, None, None, {}, _digest(name), remote_image=name, is_awaited=True
+    )
 
 
 def _digest(name: str) -> str:

@@ -11,11 +11,12 @@ the Open Container Initiative. All functions block.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
+import shlex
 import shutil
-import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
@@ -24,7 +25,13 @@ from typing import Any
 
 from proctor_service.errors import StartError
 from proctor_service.features.environments.folders import Folders
-from proctor_service.features.environments.layers import MOST_LAYERS, Layer, Layers
+from proctor_service.features.environments.layers import (
+    MOST_LAYERS,
+    DamagedImage,
+    Layer,
+    Layers,
+    Room,
+)
 from proctor_service.features.environments.manifest import digest_of
 from proctor_service.features.environments.packages import Progress, shortened
 from proctor_service.features.environments.programs import run_program
@@ -43,6 +50,26 @@ _RANGES = ((1_900_000_000, 65_536), (50_000, 11_000))
 """First user id of images on the host, and their number: systemd's documentation of user ids leaves
 the first range free. The second is for a container that has no ids beyond 65,535."""
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+_UNKNOWN = re.compile(
+    r"(?i)manifest unknown|name unknown|repository name not known|not found|no such file or directory"
+    r"|no descriptor found|unauthorized|access to the resource is denied|name invalid|invalid reference"
+    r"|no image found"
+)
+"""Matches what skopeo says of an image that its registry lacks or does not show to this machine: `reading
+manifest 9 in localhost:5000/a: manifest unknown`. It does not match `connection refused`."""
+_FULL = "no space left on device"
+_INSPECT_SECONDS = 120.0
+_COPY_SECONDS = 7200.0
+
+
+class UnknownImage(StartError):
+    """The registry does not have the image, or does not show it."""
+
+
+class RegistryDown(StartError):
+    """The registry does not answer, or not as it should."""
 
 
 def key_of_image(reference: str) -> str:
@@ -92,7 +119,13 @@ def read_image(folder: Path, layers: Layers) -> Image | None:
 
 
 def build_image(
-    folders: Folders, layers: Layers, name: str, reference: str, progress: Progress, rebuild: bool
+    folders: Folders,
+    layers: Layers,
+    name: str,
+    reference: str,
+    progress: Progress,
+    rebuild: bool,
+    room: Room = lambda size: None,
 ) -> Image:
     """Fetch and unpack an image, unless built. Raises StartError, OSError."""
     key = key_of_image(reference)
@@ -101,9 +134,10 @@ def build_image(
         if image is None:
             with folders.filling(key, name) as part:
                 try:
-                    _Fetch(part, layers, reference, progress).run()
+                    _Fetch(part, layers, reference, progress, room).run()
                 except StartError as error:
-                    raise StartError(f"environment {name} cannot be built: {error}") from None
+                    text = f"environment {name} cannot be built: {error}"
+                    raise type(error)(text) from None
             image = read_image(folders.folder / key, layers)
     if image is None:
         raise StartError(f"environment {name} cannot be built: its image is incomplete")
@@ -113,7 +147,10 @@ def build_image(
 class _Fetch:
     """The fetching of an image into a folder of the store."""
 
-    def __init__(self, part: Path, layers: Layers, reference: str, progress: Progress) -> None:
+    def __init__(
+        self, part: Path, layers: Layers, reference: str, progress: Progress, room: Room
+    ) -> None:
+        self._room = room
         self._part = part
         self._layers = layers
         self._reference = reference
@@ -133,16 +170,17 @@ class _Fetch:
         source = self._reference if ":/" in self._reference else f"docker://{self._reference}"
         if source.startswith("docker://"):
             self._leave_out_known_layers(source)
-        self._run(["copy", source, f"oci:{self._layout}:image"], self._progress)
+        copy = ["copy", source, f"oci:{self._layout}:image"]
+        self._run(copy, _COPY_SECONDS, self._progress)
         [found] = _read_json(self._layout / "index.json")["manifests"]
         manifest = _read_json(self._blob(found["digest"]))
         config = _read_json(self._blob(manifest["config"]["digest"]))
         diff_ids = config.get("rootfs", {}).get("diff_ids") or []
         blobs = [each["digest"] for each in manifest["layers"]]
         if len(blobs) != len(diff_ids) or not blobs:
-            raise StartError(f"the image has {len(blobs)} layers, and says {len(diff_ids)}")
+            raise DamagedImage(f"the image has {len(blobs)} layers, and says {len(diff_ids)}")
         if len(blobs) > MOST_LAYERS:
-            raise StartError(f"the image has more than {MOST_LAYERS} layers: {len(blobs)}")
+            raise DamagedImage(f"the image has more than {MOST_LAYERS} layers: {len(blobs)}")
         names = [self._layers.name_of(each, self._ids) for each in diff_ids]
         with self._layers.changing():
             _write_json(self._part / _PINNED, names)
@@ -156,12 +194,11 @@ class _Fetch:
     def _leave_out_known_layers(self, source: str) -> None:
         """Put an empty file in place of each layer that is unpacked here, so that it is not fetched.
 
-        skopeo does not copy what its target has. Without a manifest, all layers are fetched.
+        skopeo does not copy what its target has.
         """
         unpacked = self._layers.by_blob()
-        if not unpacked:
-            return
         manifest = self._manifest(source)
+        missing_bytes = 0
         blobs = self._layout / "blobs" / "sha256"
         for each in manifest.get("layers") or manifest.get("fsLayers") or []:
             digest, size = each.get("digest"), each.get("size")
@@ -169,6 +206,10 @@ class _Fetch:
                 blobs.mkdir(parents=True, exist_ok=True)
                 with self._blob(digest).open("wb") as file:
                     file.truncate(size)  # without blocks on the disk
+            elif isinstance(size, int):
+                missing_bytes += size
+        self._progress(f"fetching {missing_bytes} bytes")
+        self._room(missing_bytes)
 
     def _manifest(self, source: str) -> dict[str, Any]:
         """Return the manifest of an image for this machine, as its registry has it."""
@@ -188,21 +229,20 @@ class _Fetch:
 
     def _inspected(self, source: str) -> dict[str, Any]:
         answer = self._part / "manifest"
-        with answer.open("wb") as file:
-            status = subprocess.call(
-                [*self._skopeo, "inspect", "--raw", source],
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=subprocess.DEVNULL,
-                env=worker_environment(),
-            )
-        found = _read_json(answer) if status == 0 else {}
+        # The text of a manifest may be longer than what remains of an output.
+        words = shlex.join([*self._skopeo, "inspect", "--raw", source])
+        self._run_words(
+            ["sh", "-c", f"{words} > {shlex.quote(str(answer))}"], _INSPECT_SECONDS, None
+        )
+        found = _read_json(answer)
         return found if isinstance(found, dict) else {}
 
     def _unpacked(self, blob: str, diff_id: str, number: int, count: int) -> Layer:
         self._progress(f"unpacking layer {number} of {count}")
         archive = self._blob(blob)
-        layer = self._layers.unpack(diff_id, archive, self._ids, blob=blob, diff_id=diff_id)
+        layer = self._layers.unpack(
+            diff_id, archive, self._ids, blob=blob, diff_id=diff_id, room=self._room
+        )
         archive.unlink(missing_ok=True)  # a layer may be there twice
         return layer
 
@@ -235,11 +275,27 @@ class _Fetch:
 
     def _blob(self, digest: str) -> Path:
         if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
-            raise StartError(f"the image has a wrong digest: {str(digest)[:100]!r}")
+            raise DamagedImage(f"the image has a wrong digest: {str(digest)[:100]!r}")
         return self._layout / "blobs" / "sha256" / digest.removeprefix("sha256:")
 
-    def _run(self, arguments: list[str], progress: Progress | None) -> None:
-        _run([*self._skopeo, *arguments], self._part, progress)
+    def _run(self, arguments: list[str], seconds: float, progress: Progress | None) -> None:
+        self._run_words([*self._skopeo, *arguments], seconds, progress)
+
+    def _run_words(self, words: list[str], seconds: float, progress: Progress | None) -> None:
+        if shutil.which("skopeo") is None:
+            raise StartError("skopeo is missing: apt-get install skopeo")
+        ran = run_program(
+            words, self._part, worker_environment(), wall_seconds=seconds, on_line=progress
+        )
+        if ran.status == 0 and not ran.timed_out:
+            return
+        why = shortened(ran.output) or f"status {ran.status}"
+        if ran.timed_out:
+            raise RegistryDown(f"skopeo was not ready within {seconds:g} s:\n{why}")
+        if _FULL in ran.output:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._part.parent))
+        kind = UnknownImage if _UNKNOWN.search(ran.output) else RegistryDown
+        raise kind(f"skopeo failed:\n{why}")
 
 
 def used_layers(folder: Path) -> list[str]:
@@ -260,26 +316,14 @@ def _read_json(path: Path) -> Any:
     with path.open("rb") as file:
         text = file.read(_MOST_JSON_BYTES + 1)
     if len(text) > _MOST_JSON_BYTES:
-        raise StartError("the description of the image is too long")
+        raise DamagedImage("the description of the image is too long")
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        raise StartError("the description of the image is no JSON") from None
+        raise DamagedImage("the description of the image is no JSON") from None
 
 
 def _write_json(path: Path, value: object) -> None:
     part = path.with_name(f"{path.name}.new")
     part.write_text(json.dumps(value, indent=1) + "\n")
     part.rename(path)
-
-
-def _run(command: list[str], folder: Path, progress: Progress | None) -> None:
-    try:
-        ran = run_program(command, folder, worker_environment(), on_line=progress)
-    except OSError as error:
-        raise StartError(f"{command[0]} cannot be started: {error}") from None
-    if ran.status == 127 and shutil.which(command[0]) is None:
-        raise StartError(f"{command[0]} is missing: apt-get install skopeo")
-    if ran.status != 0:
-        why = shortened(ran.output) or f"status {ran.status}"
-        raise StartError(f"{command[0]} failed:\n{why}")

@@ -47,8 +47,8 @@ Room = Callable[[int], None]
 """Called with the bytes of a layer so far; raises StartError where there is no room for more."""
 
 
-class TooLarge(StartError):
-    """An image is larger than the store may be."""
+class DamagedImage(StartError):
+    """An image breaks a rule of its format, or a bound: it cannot be used on any machine like this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ class Layers:
                         room,
                     )
                     if diff_id and answer["diff_id"] != diff_id:
-                        raise StartError(
+                        raise DamagedImage(
                             f"a layer is another than the image says: {answer['diff_id']}, not {diff_id}"
                         )
                     layer = Layer(
@@ -156,7 +156,7 @@ class Layers:
                         (blob,) if blob else (),
                     )
                     if below and layer.links:
-                        raise StartError("a hard link leads to a file of another layer")
+                        raise DamagedImage("a hard link leads to a file of another layer")
                     if below and (attributes := self.inherited((layer, *below))):
                         order = {"kind": "attributes", "folder": str(part)}
                         self._run({**order, "attributes": attributes})
@@ -173,9 +173,8 @@ class Layers:
     ) -> tuple[Layer, dict[str, Any]]:
         """Make the layer of an image with all that its sandboxes need beside its own layers.
 
-        `below`: its layers, the topmost first. `configuration`: `user`, `workdir` and `path` (its PATH) of its
-        configuration. Returns the layer, and the findings of `layer_program`. Raises StartError,
-        OSError.
+        `below`: its layers, the topmost first. `configuration`: `user`, `workdir` and `path` (its PATH).
+        Returns the layer, and the findings of `layer_program`. Raises StartError, OSError.
         """
         name = self.name_of(source, ids)
         with self._building(name), self._filling(name) as part:
@@ -348,7 +347,7 @@ class Layers:
             except (OSError, ValueError):
                 raise StartError(f"a layer cannot be unpacked: {ran.output[-1000:]}") from None
         if "refused" in answer:
-            raise StartError(answer["refused"])
+            raise DamagedImage(answer["refused"])
         if "failed" in answer:
             raise OSError(answer["errno"], answer["failed"])
         return answer

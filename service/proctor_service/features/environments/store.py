@@ -41,7 +41,7 @@ from proctor_service.features.environments.images import (
     used_layers,
 )
 from proctor_service.features.environments.interpreters import Python, find_interpreter
-from proctor_service.features.environments.layers import Layers
+from proctor_service.features.environments.layers import Layers, Room
 from proctor_service.features.environments.manifest import (
     Manifest,
     key_of,
@@ -159,6 +159,14 @@ class EnvironmentStore:
         except OSError as error:
             raise StartError(f"environment {name} cannot be built: {reason(error)}") from None
         return from_folder(name, definition, python, folder, manifest)
+
+    def fetch(self, name: str, progress: Progress, room: Room) -> None:
+        """Fetch an image by name, unless it is there.
+
+        `room` is called with the bytes to be written, and raises StartError where there is no room. Raises
+        StartError, OSError.
+        """
+        build_image(self._folders, self._layers, name, name, progress, False, room)
 
     def check(self, name: str, definition: Environment, default_python: Path) -> list[str]:
         """Import the packages of a built environment again; return a text for each problem."""

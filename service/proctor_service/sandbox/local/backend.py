@@ -371,6 +371,12 @@ class LocalBackend:
                     holder.sandbox.on_lost(SHORT_OF_OBJECTS)
             await asyncio.sleep(time.monotonic() - begun)
 
+    def end_idle(self) -> None:
+        """End the pools, beside the default one, that nobody uses; see `EndsIdle`."""
+        for name, pool in list(self._pools.items()):
+            if pool is not self._default and pool.is_idle(0):
+                self._drop(name, pool)
+
     def _drop_idle(self) -> None:
         """End the pools, beside the default one, that nobody has used for long."""
         for name, pool in list(self._pools.items()):

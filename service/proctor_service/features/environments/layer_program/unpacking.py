@@ -23,6 +23,8 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _REMOVED, _HIDES, _OWN = ".wh.", ".wh..wh..opq", ".wh..wh."
 _CHUNK = 1 << 20
 _MODE = 0o7777
+_BLOCK_BYTES = 4096
+_FILE_BYTES = 256  # of an inode
 _MOST_FILES = 4_000_000
 _REPORT_BYTES = 16 << 20  # between two lines about the progress
 _MAGIC_GZIP, _MAGIC_ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
@@ -77,6 +79,7 @@ class _Unpacking:
         """Add a member. Raises Refused, OSError."""
         parts = path_parts(member.name)
         self.files += 1
+        self.bytes += _BLOCK_BYTES if member.isdir() else _FILE_BYTES
         if self.files > _MOST_FILES:
             raise Refused(f"a layer has more than {_MOST_FILES} files")
         if not parts:
@@ -256,6 +259,7 @@ class _Unpacking:
                 view = memoryview(data)
                 while view:
                     view = view[file.write(view) :]
+        self.bytes += -member.size % _BLOCK_BYTES
 
     def _remove(self, here: int, name: str) -> None:
         """Remove what an earlier member of the same layer has put there."""

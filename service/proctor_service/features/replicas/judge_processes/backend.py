@@ -112,6 +112,11 @@ class WorkersBackend:
         finally:
             worker.sandboxes -= 1
 
+    def end_idle(self) -> None:
+        """End idle environments in all judge processes; see `EndsIdle`."""
+        for worker in self._holders.working():
+            worker.notify("end_idle")
+
     async def derive(self, environment: str, key: str, make: MakeLayer) -> str:
         """Add a layer to an image; see `LayeredEnvironments.derived`."""
         return await derived_from(self._environments, environment, key, make)
