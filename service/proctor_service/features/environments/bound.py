@@ -81,12 +81,21 @@ class ImageBound:
         if size_bytes > self._most_bytes:
             raise TooLarge(f"it is larger than PROCTOR_IMAGES_GB, {self._most_bytes / 1e9:g} GB")
         with self._layers.changing():
-            oldest = self._candidates()
+            oldest, in_use = self._candidates(), False
             while (short := self._short_of(size_bytes)) is not None:
-                if not any(self._remove(each) for each in oldest):
-                    raise NoRoom(f"{short}, and all images there are in use")
+                for file in oldest:
+                    if self._remove(file):
+                        break
+                    in_use = True
+                else:
+                    if in_use or "disk" in short or self._count_of_fetches() > 1:
+                        raise NoRoom(f"{short}, and all images there are in use")
+                    raise TooLarge(f"{short}, even without all other images by name")
                 used = {name for each in self._folders.all() for name in used_layers(each)}
                 self._layers.remove_unused(used)
+
+    def _count_of_fetches(self) -> int:
+        return sum(bool(used_layers(each)) for each in self._folder.glob("*.part"))
 
     def _short_of(self, size_bytes: int) -> str | None:
         if self._layers.size_bytes() + size_bytes > self._most_bytes:
