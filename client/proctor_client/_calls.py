@@ -69,7 +69,7 @@ class RewardOptions(CodeOptions, JobOptions, total=False):
     """Submissions unjudged by then return with the error `deadline`; default: 600."""
     cache: bool
     """True (the default) lets the service judge identical work once."""
-    environment: str | None
+    environment: wire.EnvironmentChoice | None
     """Environment of submissions that name none; None selects `default`."""
     prompt: str | Iterable[wire.Message | Mapping[str, Any]] | None
     """What the policy saw, for the journal; default: none."""

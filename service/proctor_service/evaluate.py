@@ -8,18 +8,21 @@ and of each attempt of the judge (`observe/observer.py`).
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 
 from proctor_client.wire import Scoring, VerifierGrader
-from proctor_service.errors import Failure, HandedBack, JudgeFailed
+from proctor_service.errors import DeadlinePassed, Failure, HandedBack, JudgeFailed
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.observe.observer import NO_OBSERVERS, ObservedSandboxes, Observer, Observers
 from proctor_service.outcomes import Item, NoCode, Outcome
-from proctor_service.sandbox.interface import CHARGE, PAYER, Backend, Sandboxes
+from proctor_service.sandbox.environments import HoldEnvironment, hold_nothing
+from proctor_service.sandbox.interface import CHARGE, DEFAULT, PAYER, Backend, Sandboxes
 from proctor_service.scheduling.queue import FairQueue, attempted
 from proctor_service.scheduling.result_cache import Cache
 
@@ -47,7 +50,9 @@ class Evaluator:
         queue: FairQueue,
         cache: Cache[Outcome],
         observers: Observers = NO_OBSERVERS,
+        hold: HoldEnvironment = hold_nothing,
     ) -> None:
+        self._hold = hold
         self._judge = judge
         self._backend = backend
         self._queue = queue
@@ -87,6 +92,22 @@ class Evaluator:
         return outcome
 
     async def _in_turn(self, item: Item, submission: Submission) -> Outcome:
+        """Wait for its environment, and then in the queue; judge it, and compute the reward.
+
+        Waiting for an image takes no slot. The deadline counts for all of it.
+        """
+        if submission.environment == DEFAULT:
+            return await self._with_environment(item, submission)
+        async with AsyncExitStack() as stack:
+            try:
+                async with asyncio.timeout_at(item.deadline):
+                    await stack.enter_async_context(self._hold(submission.environment))
+            except TimeoutError:
+                message = "the deadline passed before its image was fetched"
+                raise DeadlinePassed(message) from None
+            return await self._with_environment(item, submission)
+
+    async def _with_environment(self, item: Item, submission: Submission) -> Outcome:
         """Wait for a ticket, judge the submission before the deadline, and compute the reward.
 
         A submission that its judge hands back waits for another ticket.

@@ -33,7 +33,15 @@ from proctor_client.wire.base import (
     dump,
     example_of,
 )
-from proctor_client.wire.environments import DefaultLimits, Environment, EnvironmentList
+from proctor_client.wire.environments import (
+    DefaultLimits,
+    Environment,
+    EnvironmentChoice,
+    EnvironmentList,
+    FetchedImage,
+    ImageByName,
+    environment_name,
+)
 from proctor_client.wire.graders import (
     AssertsGrader,
     Call,
@@ -159,6 +167,7 @@ __all__ = [
     "DefaultLimits",
     "Ending",
     "Environment",
+    "EnvironmentChoice",
     "EnvironmentList",
     "ErrorReason",
     "Evaluation",
@@ -174,6 +183,7 @@ __all__ = [
     "ExtractName",
     "ExtractRule",
     "Failure",
+    "FetchedImage",
     "FilesOfCommit",
     "Fingerprint",
     "GeneratedCases",
@@ -182,6 +192,7 @@ __all__ = [
     "GroupFigures",
     "HarborGrader",
     "Health",
+    "ImageByName",
     "Integrity",
     "Interactor",
     "ItemError",
@@ -256,5 +267,6 @@ __all__ = [
     "VerifierList",
     "VerifierParam",
     "dump",
+    "environment_name",
     "example_of",
 ]

@@ -35,6 +35,7 @@ ErrorReason = Literal[
     "overloaded",
     "cancelled",
     "invalid_task",
+    "unknown_environment",
     "policy_unavailable",
 ]
 RefusalReason = Literal[
@@ -51,6 +52,7 @@ RefusalReason = Literal[
     "busy",
     "quota_exceeded",
     "budget_exceeded",
+    "unknown_environment",
     "draining",
     "journal_down",
     "internal",

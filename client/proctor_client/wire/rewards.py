@@ -26,6 +26,7 @@ from proctor_client.wire.base import (
     Texts,
     Verdict,
 )
+from proctor_client.wire.environments import EnvironmentChoice
 from proctor_client.wire.graders import Grader
 from proctor_client.wire.limits import Limits
 from proctor_client.wire.repositories import RepositoryResult
@@ -120,7 +121,7 @@ class TaskFields(Code):
     )
     language: str = "python"
     extract: Extract | None = None
-    environment: str | None = Field(None, description="Instead of the request's.")
+    environment: EnvironmentChoice | None = Field(None, description="Instead of the request's.")
     prompt: str | Messages | None = Field(
         None,
         description="What the policy saw; for the journal and for `verifier`, never judged otherwise.",
@@ -218,7 +219,7 @@ class RewardRequest(Code):
         "a core and running. An item that is not judged by then has the error `deadline`, and no reward.",
     )
     cache: bool = True
-    environment: str | None = Field(
+    environment: EnvironmentChoice | None = Field(
         None,
         description="Environment of its sandboxes, as in GET /environments; by default `default`.",
     )

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fastapi import APIRouter
 
     from proctor_service.feature import Core, Sources
+    from proctor_service.features.environments.fetching import ImageFetches
     from proctor_service.settings.languages import Language
 
 
@@ -39,6 +40,7 @@ class EnvironmentsFeature(Feature):
 
     def __init__(self) -> None:
         self._in_use = ExitStack()
+        self.fetches: ImageFetches | None = None
 
     @classmethod
     def graders(cls, languages: Mapping[str, Language]) -> FeatureGraders:
@@ -53,20 +55,38 @@ class EnvironmentsFeature(Feature):
         Raises StartError.
         """
         from proctor_service.features.environments.loading import (
-            load_environments,
+            known_environments,
             with_own_languages,
         )
 
-        environments = load_environments(sources.settings, self._in_use)
+        environments = known_environments(sources.settings, self._in_use)
         settings = with_own_languages(sources.settings, environments)
-        return replace(sources, settings=settings, environments=environments)
+        sources = replace(sources, settings=settings, environments=environments)
+        if not settings.images:
+            return sources
+        from proctor_service.features.environments.bound import ImageBound
+        from proctor_service.features.environments.by_name import KnownEnvironments
+        from proctor_service.features.environments.fetching import ImageFetches
+
+        assert isinstance(environments, KnownEnvironments)
+        bound = ImageBound(environments.folder, int(settings.images_gb * 1e9))
+        fetches = ImageFetches(environments, bound, sources.metrics.image_fetched)
+        sources.metrics.watch_images(lambda: fetches.size_bytes, fetches.waiting.total)
+        self.fetches = fetches
+        return replace(sources, hold=fetches.hold)
 
     def routes(self, core: Core) -> Sequence[APIRouter]:
         """Return the route GET /environments."""
         from proctor_service.features.environments.routes import environment_routes
+        from proctor_service.sandbox.interface import EndsIdle
 
-        return [environment_routes(core.machine)]
+        backend = core.machine.backend
+        if self.fetches is not None and isinstance(backend, EndsIdle):
+            self.fetches.end_idle = backend.end_idle
+        return [environment_routes(core.machine, self.fetches)]
 
     async def close(self) -> None:
-        """Allow the environments to be removed."""
+        """End the fetches, and allow the environments to be removed."""
+        if self.fetches is not None:
+            await self.fetches.close()
         self._in_use.close()

@@ -10,6 +10,7 @@ from fastapi import APIRouter
 
 from proctor_client.wire import DefaultLimits, Environment, EnvironmentList
 from proctor_service.errors import StartError
+from proctor_service.features.environments.fetching import ImageFetches
 from proctor_service.features.environments.loading import default_environment
 from proctor_service.http.openapi import answers
 from proctor_service.rewards.machine import Machine
@@ -17,7 +18,7 @@ from proctor_service.sandbox.environments import BuiltEnvironment
 from proctor_service.settings.environments import DEFAULT
 
 
-def environment_routes(machine: Machine) -> APIRouter:
+def environment_routes(machine: Machine, fetches: ImageFetches | None) -> APIRouter:
     """Return the route."""
     routes = APIRouter()
 
@@ -41,9 +42,10 @@ def environment_routes(machine: Machine) -> APIRouter:
 
     @routes.get("/environments", responses=answers(EnvironmentList, 401))
     async def environments() -> EnvironmentList:
-        """Return the environments of this service, with their packages."""
+        """Return the environments of this service with their packages, and its images by name."""
         default = await asyncio.to_thread(known_default)
         others = [body(name, built) for name, built in machine.environments.items()]
-        return EnvironmentList(environments=[body(DEFAULT, default), *others])
+        images = [] if fetches is None else await asyncio.to_thread(fetches.list_images)
+        return EnvironmentList(environments=[body(DEFAULT, default), *others], images=images)
 
     return routes

@@ -194,14 +194,12 @@ def _row(name: str, configured: _Configured) -> dict[str, Any]:
         built = configured.store.built(name, definition, configured.default)
     except StartError as error:
         return {**row, "problem": str(error)}
-    from proctor_service.features.environments.manifest import size_bytes
-
     return {
         **row,
         "built": True,
         "version": built.version,
         "interpreter": built.python and str(built.python),
-        "size_bytes": None if built.folder is None else size_bytes(built.folder),
+        "size_bytes": None if built.folder is None else configured.store.size_bytes(built.folder),
         "packages": dict(built.packages),
         "digest": built.digest,
     }

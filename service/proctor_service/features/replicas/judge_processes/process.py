@@ -51,6 +51,7 @@ from proctor_service.sandbox.interface import (
     PAYER,
     Backend,
     Command,
+    EndsIdle,
     Limits,
     Operation,
     Sandboxes,
@@ -203,6 +204,9 @@ class Process:
                 census = {} if self._backend is None else self._backend.census()
                 self._send(NOTE, "pong", (self._lendable, census, dict(self._used)))
                 self._turns.hand_back()
+            case "end_idle":
+                if isinstance(self._backend, EndsIdle):
+                    self._backend.end_idle()
             case "kill":
                 if values[0] in self._held:
                     self._held[values[0]].sandbox.kill()
