@@ -7,11 +7,12 @@ import random
 from collections.abc import Iterator, Mapping
 
 import pytest
+from constants import constants
 from harness import Service, running_service
 from pydantic import SecretStr
 
 from proctor_client import Client, InvalidRequestError, NotFoundError, wire
-from proctor_service.errors import NotFound
+from proctor_service.errors import BatchTooLarge, NotFound
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.rewards.saved_tasks import SavedTasks
 from proctor_service.sandbox.interface import Sandboxes
@@ -116,6 +117,25 @@ async def test_tasks_are_bounded_and_the_ones_unused_for_longest_go_first() -> N
         assert [each.prelude for each in found.submissions] == [long[number]] * 2
     with pytest.raises(NotFound, match="there is no task"):
         await here.completed("t", request_of(names[1]))
+
+
+async def test_a_tenant_with_many_tasks_displaces_its_own() -> None:
+    draw = random.Random(2)
+    long = ["".join(draw.choices("abcdefghijklmnop", k=20_000)) for _ in range(6)]
+    here = SavedTasks(most_bytes=45_000)  # three of them
+    [lone] = await here.save("other", [fields(long[0])])
+    await here.save("t", [fields(each) for each in long[1:]])
+    found = await here.completed("other", request_of(lone))
+    assert found.submissions[0].prelude == long[0]
+
+
+async def test_the_tasks_of_one_request_are_bounded() -> None:
+    here = SavedTasks()
+    with constants(saved_task_bytes=50_000):
+        names = await here.save("t", [fields(str(n) * 20_000) for n in range(3)])
+        await here.completed("t", request_of(names[0], names[0], names[1]))
+        with pytest.raises(BatchTooLarge, match="too large together"):
+            await here.completed("t", request_of(*names))
 
 
 async def test_replicas_share_tasks_and_a_lone_surrogate_survives() -> None:

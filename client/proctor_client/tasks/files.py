@@ -10,7 +10,7 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -98,10 +98,7 @@ def task_of_row(form: Format, place: str, row: dict[str, Any]) -> Task:
     """Return the task of a row, as the service takes it. Raises DatasetError with the place."""
     try:
         task = MAKERS[form](row, place)
-        # Which images there are, and which are allowed, is the service's to say.
-        is_named = not isinstance(task.environment, Mapping)
-        checked = task if is_named else task.with_fields({"environment": None})
-        submission_of(checked, task.reference or "")
+        submission_of(task, task.reference or "")
     except ValidationError as error:
         raise DatasetError(f"{place}: {_first(error)}") from None
     except (KeyError, TypeError, ValueError) as error:

@@ -1,7 +1,8 @@
 """Tasks by the hash of their content: a large task travels once, and submissions name it.
 
-Tasks are compressed, and bounded in bytes: those unused for longest go first. A fleet has them in its
-common store, too. A name of a task that is gone is a 404: the client sends the task again.
+Tasks are compressed, and bounded in bytes: of the tenant with the most, those unused for longest go first.
+A fleet has them in its common store, too. A name of a task that is gone is a 404: the client sends the task
+again.
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ import asyncio
 import hashlib
 import json
 import zlib
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Sequence
 
 from fastapi import APIRouter
 from starlette.requests import Request
 
 from proctor_client.wire import RewardRequest, Submission, TaskFields, TasksRequest, TasksResponse
-from proctor_service.errors import InvalidRequest, NotFound
+from proctor_service.errors import BatchTooLarge, InvalidRequest, NotFound
 from proctor_service.http.body import parse_body, read_body
 from proctor_service.http.fleet import SharedTasks
 from proctor_service.http.openapi import answers, body_of
@@ -25,6 +26,8 @@ from proctor_service.scheduling.pacer import Pacer
 
 MOST_BYTES = 256 << 20
 """Of all compressed tasks in the memory of this replica."""
+MOST_UNPACKED_BYTES = 128 << 20
+"""Of the tasks that one request names."""
 _PREFIX = "sha256:"
 
 
@@ -35,8 +38,8 @@ class SavedTasks:
         """`shared`: store of the fleet. `most_bytes`: of all tasks here."""
         self._shared = shared
         self._most_bytes = most_bytes
-        self._bytes = 0
-        self._tasks: OrderedDict[bytes, bytes] = OrderedDict()
+        self._bytes: Counter[str] = Counter()
+        self._tasks: dict[str, OrderedDict[str, bytes]] = {}
 
     async def save(self, tenant: str, tasks: Sequence[TaskFields]) -> list[str]:
         """Save tasks, and return their names. Raises InvalidRequest for a task without a grader."""
@@ -45,53 +48,61 @@ class SavedTasks:
             if task.grader is None:
                 raise InvalidRequest(f"tasks.{place}.grader: a task needs one")
             name, content = await asyncio.to_thread(_packed, task)
-            key = _key(tenant, name)
-            self._add(key, content)
+            self._add(tenant, name, content)
             if self._shared is not None:
-                await self._shared.save(key, content)
+                await self._shared.save(_key(tenant, name), content)
             names.append(name)
         return names
 
     async def completed(self, tenant: str, request: RewardRequest) -> RewardRequest:
         """Return the request with the fields of the tasks that its submissions name.
 
-        Raises NotFound for a task that is not here.
+        Raises NotFound for a task that is not here, and BatchTooLarge.
         """
         if all(each.task is None for each in request.submissions):
             return request
         pacer = Pacer()
         tasks: dict[str, TaskFields] = {}
+        room = MOST_UNPACKED_BYTES
         submissions = []
         for place, submission in enumerate(request.submissions):
             if submission.task is not None:
                 if submission.task not in tasks:
                     where = f"submissions.{place}.task"
-                    tasks[submission.task] = await self._task(tenant, submission.task, where)
+                    text = await self._text(tenant, submission.task, where)
+                    room -= len(text)
+                    if room < 0:
+                        raise BatchTooLarge("the tasks of this batch are too large together")
+                    tasks[submission.task] = await parse_body(TaskFields, text)
                 submission = _with_fields(submission, tasks[submission.task])
             submissions.append(submission)
             await pacer.pause()
         return request.model_copy(update={"submissions": submissions})
 
-    async def _task(self, tenant: str, name: str, where: str) -> TaskFields:
-        key = _key(tenant, name)
-        content = self._tasks.get(key)
+    async def _text(self, tenant: str, name: str, where: str) -> bytes:
+        """Return the JSON of a task. Raises NotFound."""
+        of_tenant = self._tasks.get(tenant, OrderedDict())
+        content = of_tenant.get(name)
         if content is not None:
-            self._tasks.move_to_end(key)
+            of_tenant.move_to_end(name)
         elif self._shared is not None:
-            content = await self._shared.load(key)
+            content = await self._shared.load(_key(tenant, name))
             if content is not None:
-                self._add(key, content)
+                self._add(tenant, name, content)
         if content is None:
             raise NotFound(f"{where}: there is no task {name}; POST /tasks takes it")
-        return await parse_body(TaskFields, await asyncio.to_thread(zlib.decompress, content))
+        return await asyncio.to_thread(zlib.decompress, content)
 
-    def _add(self, key: bytes, content: bytes) -> None:
-        earlier = self._tasks.pop(key, None)
-        self._tasks[key] = content
-        self._bytes += len(content) - (0 if earlier is None else len(earlier))
-        while self._bytes > self._most_bytes and len(self._tasks) > 1:
-            _, oldest = self._tasks.popitem(last=False)
-            self._bytes -= len(oldest)
+    def _add(self, tenant: str, name: str, content: bytes) -> None:
+        of_tenant = self._tasks.setdefault(tenant, OrderedDict())
+        self._bytes[tenant] += len(content) - len(of_tenant.pop(name, b""))
+        of_tenant[name] = content
+        while self._bytes.total() > self._most_bytes:
+            largest = max(self._bytes, key=self._bytes.__getitem__)
+            _, oldest = self._tasks[largest].popitem(last=False)
+            self._bytes[largest] -= len(oldest)
+            if not self._tasks[largest]:
+                del self._tasks[largest], self._bytes[largest]
 
 
 def _packed(task: TaskFields) -> tuple[str, bytes]:
