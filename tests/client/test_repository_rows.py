@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import random
+import subprocess
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -319,16 +321,43 @@ def test_odd_columns_of_swe_bench(change: dict[str, Any], field: str, value: Any
 
 
 def test_a_test_that_is_missing_passes_only_where_the_data_set_says_so() -> None:
-    _, only_failures = made("swe_bench", V5 | {"eval_type": "fail_only"})
-    assert only_failures.rule is not None
-    assert "missing" in (only_failures.rule.fail_to_pass or [])
-    assert "failed" not in (only_failures.rule.fail_to_pass or [])
     _, live = made("swe_live", LIVE)
     assert live.rule is not None
     assert live.rule.fail_to_pass is None
     assert live.rule.pass_to_pass == ["passed", "skipped", "missing"]
     for form in ("swe_gym", "swe_rebench", "swe_smith", "multi_swe", "swe_pro"):
         assert made(form, ROWS[form])[1].rule is None
+
+
+FAILURES_ALONE = """
+def proctor_parse(log):
+    return {line.split()[1]: "FAILED" for line in log.splitlines() if line.startswith("not")}
+"""
+
+
+@pytest.mark.parametrize(
+    ("stdout", "exit_code", "expected"),
+    [
+        ("Executed 2 of 2", 0, {"a": "passed", "b": "passed"}),
+        ("not b\nExecuted 2 of 2", 1, {"a": "passed", "b": "failed"}),
+        ("Executed 0 of 0", 0, {}),
+        ("SyntaxError", 1, {}),
+        ("2 passing", 1, {}),  # it ended badly and names no failure
+        ("not c\n2 passing", 1, {"a": "passed", "b": "passed", "c": "failed"}),
+    ],
+)
+def test_where_only_failures_are_printed_the_suite_must_have_run(
+    stdout: str, exit_code: int, expected: dict[str, str]
+) -> None:
+    changed = {"eval_type": "fail_only", "log_parser": "parse_log_karma"}
+    lists = {"FAIL_TO_PASS": ["a"], "PASS_TO_PASS": ["b"], "parser_source": FAILURES_ALONE}
+    _, grader = made("swe_bench", V5 | changed | lists)
+    assert grader.rule is None
+    assert isinstance(grader.report, wire.ScriptReport)
+    run = json.dumps({"stdout": stdout, "stderr": "", "exit_code": exit_code})
+    command = [sys.executable, "-c", grader.report.script]
+    ended = subprocess.run(command, input=run, capture_output=True, text=True, check=True)
+    assert json.loads(ended.stdout) == expected
 
 
 def test_the_other_forms_of_swe_bench_name_their_images_and_commands() -> None:

@@ -18,6 +18,7 @@ from proctor_client.tasks.files import task_of_row
 from proctor_client.tasks.forms import Format
 from proctor_client.tasks.repository_fields import column_of
 from proctor_client.tasks.repository_reports import report_of_parser
+from proctor_client.tasks.repository_rows import PARSER_SOURCE
 from proctor_client.tasks.task import BadTask, DatasetError, Row, Task
 
 _COLUMNS: Mapping[Format, str] = MappingProxyType(
@@ -101,15 +102,21 @@ def line_of(task: Task) -> dict[str, Any]:
 def lacks_columns(form: Format, row: Row) -> bool:
     """Tell whether a row needs columns of its data set's package or folder."""
     name = _COLUMNS.get(form)
-    if name is None or column_of(row, name) is not None:
+    if name is None:
         return False
+    if form in ("swe_bench", "swe_gym") and column_of(row, name) is not None:
+        return _lacks_parser(row, row.get("log_parser"))
     if form != "swe_rebench":
-        return True
+        return column_of(row, name) is None
     config = decoded_value(row.get("install_config"))
-    if not isinstance(config, Mapping):
+    return isinstance(config, Mapping) and _lacks_parser(row, config.get("log_parser") or "pytest")
+
+
+def _lacks_parser(row: Row, name: Any) -> bool:
+    if column_of(row, PARSER_SOURCE) is not None:
         return False
     try:
-        report_of_parser(str(config.get("log_parser") or "pytest"))
+        report_of_parser(str(name))
     except BadTask:
         return True
     return False

@@ -92,11 +92,15 @@ def swe_bench(_: Path | None) -> ColumnsOf:
     """Return a function that reads the tables of swebench 4."""
     constants = importlib.import_module("swebench.harness.constants")
     scripts = importlib.import_module("swebench.harness.test_spec.create_scripts")
-    parsers = importlib.import_module("swebench.harness.log_parsers").MAP_REPO_TO_PARSER
+    package = importlib.import_module("swebench.harness.log_parsers")
+    modules = [each for each in vars(package).values() if isinstance(each, types.ModuleType)]
+    parsers = package.MAP_REPO_TO_PARSER
     specs = constants.MAP_REPO_VERSION_TO_SPECS
     names = {name.lower(): name for name in specs}
 
     def columns_of(row: Row) -> Row:
+        if row.get("eval_script"):
+            return {"parser_source": _source_of_parser(modules, str(row.get("log_parser")))}
         name = names.get(str(row.get("repo")).lower())
         if name is None:
             raise LeftOut(f"repo: {row.get('repo')!r} is not in the package")
@@ -124,6 +128,14 @@ def swe_bench(_: Path | None) -> ColumnsOf:
         }
 
     return columns_of
+
+
+def _source_of_parser(modules: Sequence[types.ModuleType], name: str) -> str:
+    """Return the source of the parser with this name. Raises LeftOut."""
+    found = next((vars(each)[name] for each in modules if name in vars(each)), None)
+    if not isinstance(found, types.FunctionType):
+        raise LeftOut(f"log_parser: {name!r} is not in the package")
+    return source_of(found, "lambda log: {name}(log, None)")
 
 
 def swe_smith(_: Path | None) -> ColumnsOf:

@@ -39,6 +39,7 @@ from proctor_client.tasks.repository_reports import (
     report_of_parser,
     script_of_function,
     script_of_program,
+    with_silent_tests,
 )
 from proctor_client.tasks.task import BadTask, Row, Task
 
@@ -78,7 +79,7 @@ _SHELL: Mapping[str, str] = MappingProxyType(
     }
 )
 """What parsers of texts find in a log by form: one stream, and each command before its output."""
-_ANY_BUT_FAILED = ("passed", "skipped", "expected_failure", "unexpected_pass", "missing")
+
 
 Maker = Callable[[Row, str], Task]
 
@@ -101,15 +102,14 @@ def swe_bench(row: Row, place: str) -> Task:
     choice = report_of_parser(parser, text_of_column(row, PARSER_SOURCE))
     is_python = choice.report in ("pytest", "django", "sympy", "unittest")
     commands = commands_of_script(script, is_python=is_python)
-    rule = {}
     if text_of_column(row, "eval_type") == "fail_only":
-        rule = {"fail_to_pass": [*_ANY_BUT_FAILED], "pass_to_pass": [*_ANY_BUT_FAILED]}
+        listed = [test for tests in _lists(row) for test in tests]
+        choice = ReportChoice(with_silent_tests(choice.report, listed), choice.names)
     fields = {
         "activate": commands.activate,
         "build": commands.build,
         "build_if": commands.build_if,
         "test": commands.test,
-        "rule": rule,
     }
     image = _image_by_id(row, "swebench", "_1776_")
     return _listed("swe_bench", row, place, image, fields, choice)
