@@ -288,6 +288,11 @@ def test_a_script_of_version_5_is_taken_apart_at_its_marks() -> None:
             "pass_to_pass",
             ["test_a (m.T)", "Ends ... at once"],
         ),
+        (
+            {"log_parser": "parse_log_cargo", "PASS_TO_PASS": ["t::full - should panic", "t::a"]},
+            "pass_to_pass",
+            ["t::full", "t::a"],
+        ),
         ({"log_parser": "parse_log_sphinx"}, "report", "pytest"),
         ({"log_parser": "parse_log_gotest"}, "names", ["without_package"]),
         ({"log_parser": "parse_log_sympy"}, "report", "sympy"),
@@ -401,7 +406,9 @@ def test_swe_smith_reverses_its_patch_and_hides_the_tests_that_fail() -> None:
         "timeout": 240,
     }
     task, grader = made("swe_smith", SMITH | package)
-    assert grader.test == "pytest -q"
+    assert grader.test == "pytest -q tests/test_ring.py"
+    piped = {"test_cmd": "pytest -q | tail"}
+    assert made("swe_smith", SMITH | piped)[1].test == "pytest -q | tail"
     assert grader.activate == "conda:testbed"
     assert task.limits is not None
     assert task.limits["wall_seconds"] == 240

@@ -44,6 +44,12 @@ ColumnsOf = Callable[[Row], Row]
 MISSING = 3
 PARSE = "proctor_parse"
 """Name of the function of a source; no package has it."""
+_PROFILES = (
+    ("python", "PythonProfile", "pytest"),
+    ("golang", "GoProfile", "gotest"),
+    ("rust", "RustProfile", "cargo"),
+)
+"""Modules and classes of swesmith whose parser is that of a runner."""
 _EXCLUDED = frozenset(["TestSpec", "TestResult"])
 _RESULT = """
 class TestResult:
@@ -141,7 +147,11 @@ def _source_of_parser(modules: Sequence[types.ModuleType], name: str) -> str:
 def swe_smith(_: Path | None) -> ColumnsOf:
     """Return a function that reads the profiles of swesmith."""
     registry = importlib.import_module("swesmith.profiles").registry
-    base = importlib.import_module("swesmith.profiles.python").PythonProfile
+    parsers = {}
+    for module, profile_name, name in _PROFILES:
+        with contextlib.suppress(ImportError, AttributeError):
+            base = getattr(importlib.import_module(f"swesmith.profiles.{module}"), profile_name)
+            parsers[base.log_parser] = name
     found: dict[str, Row] = {}
 
     def columns_of(row: Row) -> Row:
@@ -156,7 +166,7 @@ def swe_smith(_: Path | None) -> ColumnsOf:
         found[key] = {
             "test_cmd": profile.test_cmd,
             "timeout": max(profile.timeout, profile.timeout_ref),
-            "log_parser": "pytest" if parser is base.log_parser else "of_profile",
+            "log_parser": parsers.get(parser, "of_profile"),
             "parser_source": source_of(parser, "{self}.log_parser", profile),
         }
         return found[key]

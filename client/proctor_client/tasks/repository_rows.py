@@ -56,8 +56,16 @@ _ISSUE = re.compile(r"\[ISSUE\](.*?)(?:\[/ISSUE\]|\Z)", re.DOTALL)
 """The issue in a statement of R2E-Gym: `[ISSUE] … [/ISSUE]`."""
 _OF_PYTHON = re.compile(r"[^\s:]+\.py::\S")
 """A node id of pytest: `tests/test_a.py::test_x`."""
-_NOISE = re.compile(r"(\w+ \([\w.]+\)) \.\.\. .*", re.DOTALL)
-"""A name with what its test printed: `test_a (admin.Tests) ... Testing against Django`."""
+_NOISE: Mapping[str, re.Pattern[str]] = MappingProxyType(
+    {
+        "django": re.compile(r"(\w+ \([\w.]+\)) \.\.\. .*", re.DOTALL),
+        "cargo": re.compile(r"(.*) - should panic"),
+    }
+)
+"""By report, what parsers took for a part of a name: `test_a (admin.Tests) ... Testing against Django`,
+`tests::full - should panic`."""
+_ENDS_WITH_PYTEST = re.compile(r"\bpytest\b[^;&|\n]*\Z")
+"""A command whose last words are arguments of pytest: `cd a; pytest -q`; not `pytest | tail`."""
 _CHECKOUT = re.compile(r"git\s+checkout\s+([0-9A-Za-z][\w./-]*)\s+--\s+(.+)")
 """The tests of another commit, in SWE-bench Pro: `git checkout 3f1c0e -- test/a.js test/b.js`."""
 _UPSTREAM_OUTCOMES: Mapping[str, str] = MappingProxyType(
@@ -167,7 +175,9 @@ def swe_smith(row: Row, place: str) -> Task:
         )
     if is_pytest:
         choice = ReportChoice("pytest")
-        command = command or with_files(_PYTEST_OF_SMITH, sorted(files))
+        command = command or _PYTEST_OF_SMITH
+        if _ENDS_WITH_PYTEST.search(command) and not any(each in command for each in files):
+            command = with_files(command, sorted(files))
     else:
         choice = report_of_parser(text_of_column(row, "log_parser"), source)
     fields = {
@@ -313,9 +323,10 @@ def _listed(
 ) -> Task:
     """Return the task of a row with `FAIL_TO_PASS` and `PASS_TO_PASS`."""
     fail_to_pass, pass_to_pass = _lists(row)
-    if choice.report == "django":
+    noise = _NOISE.get(str(choice.report))
+    if noise is not None:
         fail_to_pass, pass_to_pass = (
-            distinct((_NOISE.sub(r"\1", each) for each in names), form)
+            distinct((noise.sub(r"\1", each) for each in names), form)
             for names in (fail_to_pass, pass_to_pass)
         )
     grader = {
