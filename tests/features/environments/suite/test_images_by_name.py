@@ -22,7 +22,9 @@ from host_image import image_layer
 from image_registry import Registry, running_registry
 
 from proctor_service.features.environments import fetching
+from proctor_service.features.environments.store import EnvironmentStore
 from proctor_service.settings import Settings
+from proctor_service.settings.environments import read_environments
 
 WAIT_SECONDS = 120.0
 
@@ -245,3 +247,46 @@ def test_rows_are_fetched_before_a_training(
     failed = proctor("env", "pull", "--rows", str(rows))
     assert failed.exit_code == 2
     assert "manifest unknown" in failed.stderr
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_environments_file_is_read_anew(
+    tmp_path: Path, registry: Registry, workers: int
+) -> None:
+    one, two = (registry.add(f"allowed/{n}", [base(), layer(name=n)]) for n in ("one", "two"))
+    file, store = tmp_path / "environments.toml", tmp_path / "store"
+
+    def written(**images: str) -> None:
+        texts = (
+            f"[environments.{name}]\nimage = {json.dumps(each)}\n" for name, each in images.items()
+        )
+        file.write_text("".join(texts))
+        for name, definition in read_environments(file).items():
+            EnvironmentStore(store).build(name, definition, Path("/"))
+
+    written(app=one)
+    with serving(tmp_path, registry, workers=workers, environments=file, images=[]) as (_, client):
+
+        def named(environment: str) -> str:
+            [result] = ask(client, None, "cat /app/name", environment=environment)
+            return str(result["stdout"])
+
+        assert named("app") == "one"
+        before = client.get("/fingerprint").json()["digest"]
+        made = client.post("/sandboxes", json={"environment": "app"}).json()
+        file.write_text("[environments.app]\nimage = 'oci:/nowhere'\n")
+        refused = client.post("/environments/reload")
+        assert refused.status_code == 422
+        assert "proctor env build" in refused.text
+        assert named("app") == "one"
+        written(app=two, other=one)
+        listed = client.post("/environments/reload").json()["environments"]
+        assert [each["name"] for each in listed] == ["default", "app", "other"]
+        assert (named("app"), named("other")) == ("two", "one")
+        assert client.get("/fingerprint").json()["digest"] != before
+        path = f"/sandboxes/{made['id']}/exec"
+        assert client.post(path, json={"command": ["cat", "/app/name"]}).json()["stdout"] == "one"
+        written(other=two)
+        client.post("/environments/reload")
+        assert client.post("/sandboxes", json={"environment": "app"}).status_code == 422
+        assert named("other") == "two"
