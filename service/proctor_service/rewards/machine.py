@@ -106,6 +106,10 @@ class Machine:
         verifiers = {} if self.verifiers is None else self.verifiers.digests
         return fingerprint_of(self.settings, traits, defaults, self.environments, verifiers)
 
+    def forget(self) -> None:
+        """Compute the fingerprint anew, since environments have changed."""
+        vars(self).pop("fingerprint", None)
+
     @cached_property
     def _own_languages(self) -> frozenset[str]:
         built = self.environments.values()

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,6 +140,24 @@ async def derived_from(
 def default_python(settings: Settings) -> Path:
     """Return the default interpreter of environments."""
     return settings.sandbox_python or Path(getattr(sys, "_base_executable", sys.executable))
+
+
+@runtime_checkable
+class ReplacedEnvironments(Protocol):
+    """Environments, of which those of a file may be replaced while they are used."""
+
+    listed: dict[str, BuiltEnvironment]
+
+    def replace_listed(self, listed: Mapping[str, BuiltEnvironment]) -> set[str]:
+        """Take other environments; return the names that are new, gone or others than before."""
+
+
+@runtime_checkable
+class TakesEnvironments(Protocol):
+    """Backend whose environments may change."""
+
+    def environments_changed(self, names: Collection[str], environments: Environments) -> None:
+        """Start the next sandboxes of these names as `environments` has them; present ones stay."""
 
 
 class Starts(Generic[K, T]):

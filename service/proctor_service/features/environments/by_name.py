@@ -69,7 +69,7 @@ class KnownEnvironments(Mapping[str, BuiltEnvironment]):
     neither an `image` nor a `python`.
     """
 
-    listed: Mapping[str, BuiltEnvironment]
+    listed: dict[str, BuiltEnvironment]
     folder: Path
     patterns: tuple[str, ...] = ()
     _remembered: dict[str, _Remembered] = field(default_factory=dict, repr=False, compare=False)
@@ -78,7 +78,7 @@ class KnownEnvironments(Mapping[str, BuiltEnvironment]):
     )
 
     def __reduce__(self) -> tuple[object, ...]:
-        return KnownEnvironments, (dict(self.listed), self.folder, self.patterns)
+        return KnownEnvironments, (self.listed, self.folder, self.patterns)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.listed)
@@ -99,6 +99,15 @@ class KnownEnvironments(Mapping[str, BuiltEnvironment]):
     def allows(self, name: str) -> bool:
         """Return True for the full name of an image that the operator allows."""
         return any(fnmatchcase(name, pattern) for pattern in self.patterns)
+
+    def replace_listed(self, listed: Mapping[str, BuiltEnvironment]) -> set[str]:
+        """Take other environments of the file; return the names that are new, gone or other than before."""
+        names = {
+            name for name in {*self.listed, *listed} if self.listed.get(name) != listed.get(name)
+        }
+        self.listed.clear()
+        self.listed.update(listed)
+        return names
 
     def image_name(self, reference: str) -> str:
         """Return the name of an image's environment. Raises ValueError for one that is not allowed."""

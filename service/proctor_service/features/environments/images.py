@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from proctor_service.errors import StartError
@@ -144,6 +145,18 @@ def build_image(
     return image
 
 
+def missing_blobs(name: str, folder: Path, layers: Layers) -> dict[str, int]:
+    """Return digest and compressed bytes of the layers of an image which are not unpacked here.
+
+    Raises StartError, OSError.
+    """
+    if read_image(folder / key_of_image(name), layers) is not None:
+        return {}
+    with TemporaryDirectory() as part:
+        fetch = _Fetch(Path(part), layers, name, lambda line: None, lambda size: None)
+        return fetch.missing_blobs()
+
+
 class _Fetch:
     """The fetching of an image into a folder of the store."""
 
@@ -156,6 +169,7 @@ class _Fetch:
         self._reference = reference
         self._progress = progress
         self._layout = part / "layout"
+        self._source = reference if ":/" in reference else f"docker://{reference}"
         self._ids = image_ids()
         self._skopeo = ["skopeo"]
         if not any(Path(each).expanduser().exists() for each in _POLICIES):
@@ -167,7 +181,7 @@ class _Fetch:
         Raises StartError, OSError.
         """
         self._part.chmod(0o700)  # its programs are not for the users of this machine
-        source = self._reference if ":/" in self._reference else f"docker://{self._reference}"
+        source = self._source
         if source.startswith("docker://"):
             self._leave_out_known_layers(source)
         copy = ["copy", source, f"oci:{self._layout}:image"]
@@ -196,20 +210,33 @@ class _Fetch:
 
         skopeo does not copy what its target has.
         """
-        unpacked = self._layers.by_blob()
-        manifest = self._manifest(source)
-        missing_bytes = 0
+        unpacked, missing = self._layers.by_blob(), dict[str, int]()
         blobs = self._layout / "blobs" / "sha256"
-        for each in manifest.get("layers") or manifest.get("fsLayers") or []:
+        for digest, size in self._sizes(source).items():
+            if digest not in unpacked:
+                missing[digest] = size
+                continue
+            blobs.mkdir(parents=True, exist_ok=True)
+            with self._blob(digest).open("wb") as file:
+                file.truncate(size)  # without blocks on the disk
+        size_bytes = sum(missing.values())
+        self._progress(f"fetching {size_bytes} bytes")
+        self._room(size_bytes)
+
+    def missing_blobs(self) -> dict[str, int]:
+        """Return digest and compressed bytes of the layers which are not unpacked here."""
+        unpacked = self._layers.by_blob()
+        sizes = self._sizes(self._source).items()
+        return {digest: size for digest, size in sizes if digest not in unpacked}
+
+    def _sizes(self, source: str) -> dict[str, int]:
+        """Return digest and compressed bytes of each layer, as far as the manifest says them."""
+        found = {}
+        for each in self._manifest(source).get("layers") or []:
             digest, size = each.get("digest"), each.get("size")
-            if digest in unpacked and isinstance(size, int) and _DIGEST.fullmatch(digest):
-                blobs.mkdir(parents=True, exist_ok=True)
-                with self._blob(digest).open("wb") as file:
-                    file.truncate(size)  # without blocks on the disk
-            elif isinstance(size, int):
-                missing_bytes += size
-        self._progress(f"fetching {missing_bytes} bytes")
-        self._room(missing_bytes)
+            if isinstance(size, int) and isinstance(digest, str) and _DIGEST.fullmatch(digest):
+                found[digest] = size
+        return found
 
     def _manifest(self, source: str) -> dict[str, Any]:
         """Return the manifest of an image for this machine, as its registry has it."""

@@ -31,12 +31,14 @@ def known_environments(settings: Settings, held: ExitStack) -> Environments:
         if settings.images:
             raise StartError("PROCTOR_IMAGES: Aviato fetches images of environments by itself")
         return listed
-    if not settings.images and not any(each.image for each in listed.values()):
+    if not settings.images and settings.environments is None:
         return listed
     from proctor_service.features.environments.by_name import KnownEnvironments, check_patterns
     from proctor_service.features.environments.store import environments_folder
 
-    return KnownEnvironments(listed, environments_folder(settings), check_patterns(settings.images))
+    return KnownEnvironments(
+        dict(listed), environments_folder(settings), check_patterns(settings.images)
+    )
 
 
 def load_environments(settings: Settings, held: ExitStack) -> Environments:

@@ -16,11 +16,12 @@ import itertools
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from functools import partial
 
 from proctor_service.errors import SandboxLost, SandboxUnavailable, StartError
 from proctor_service.sandbox.environments import (
+    Environments,
     MakeLayer,
     Starts,
     WatchedFolders,
@@ -95,6 +96,7 @@ class LocalBackend:
         self._stateful_sandboxes: dict[Slot, LocalStatefulSandbox] = {}
         self._sweeper: asyncio.Task[None] | None = None
         self._watched: dict[str, WatchedFolders] = {}
+        self._former = 0
         self._compiled: dict[str, Compiled] = {}
         self._closing = False
         self._made = 0
@@ -370,6 +372,18 @@ class LocalBackend:
                 else:
                     holder.sandbox.on_lost(SHORT_OF_OBJECTS)
             await asyncio.sleep(time.monotonic() - begun)
+
+    def environments_changed(self, names: Collection[str], environments: Environments) -> None:
+        """End the pools of these environments as soon as nobody uses them; see `TakesEnvironments`."""
+        for name, pool in list(self._pools.items()):
+            if name[0] in names:
+                self._watched.pop(name[0], None)
+                if pool.is_idle(0):
+                    self._drop(name, pool)
+                    continue
+                del self._pools[name]
+                self._former += 1
+                self._pools[f"{name[0]} {self._former}", name[1]] = pool  # no environment's name
 
     def end_idle(self) -> None:
         """End the pools, beside the default one, that nobody uses; see `EndsIdle`."""

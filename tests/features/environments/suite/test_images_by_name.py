@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 import subprocess
+import sys
 import tarfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,12 +16,15 @@ from typing import Any
 
 import httpx
 import pytest
+from command_line import proctor
 from harness import Service, running_service
 from host_image import image_layer
 from image_registry import Registry, running_registry
 
 from proctor_service.features.environments import fetching
+from proctor_service.features.environments.store import EnvironmentStore
 from proctor_service.settings import Settings
+from proctor_service.settings.environments import read_environments
 
 WAIT_SECONDS = 120.0
 
@@ -206,3 +211,82 @@ def test_the_store_has_a_bound(tmp_path: Path, registry: Registry) -> None:
         assert reasons(ask(client, images[0], "true")) == {None}
     layers = tmp_path / "store/images"
     assert not [each for each in layers.iterdir() if each.name.endswith(".part")]
+
+
+def test_rows_are_fetched_before_a_training(
+    tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [registry.add(f"allowed/{n}", [base(), layer(name=f"{n}")]) for n in range(3)]
+    rows = tmp_path / "rows.jsonl"
+    fields = (
+        {"environment": {"image": names[0]}},
+        {"image_name": names[1]},
+        {"docker_image": names[2]},
+    )
+    rows.write_text("".join(json.dumps({"id": "x", **each}) + "\n" for each in fields))
+    monkeypatch.setenv("PROCTOR_IMAGES", json.dumps([f"127.0.0.1:{registry.port}/*"]))
+    monkeypatch.setenv("PROCTOR_ENVIRONMENTS_FOLDER", str(tmp_path / "store"))
+    said = proctor("env", "pull", "--rows", str(rows), "--dry-run")
+    assert "3 images, 4 layers to fetch" in said.stdout
+    assert registry.layer_fetches() == 0
+    registry.open.clear()
+    killed = subprocess.Popen(
+        [sys.executable, "-m", "proctor_service", "env", "pull", "--rows", str(rows)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    assert registry.asked.wait(WAIT_SECONDS)
+    killed.kill()
+    killed.wait()
+    registry.open.set()
+    said = proctor("env", "pull", "--rows", str(rows))
+    assert "fetched 3 of 3 images" in said.stdout, said
+    assert "0 layers to fetch" in proctor("env", "pull", "--rows", str(rows), "--dry-run").stdout
+    assert not list((tmp_path / "store").rglob("*.part"))
+    rows.write_text(json.dumps({"image": f"127.0.0.1:{registry.port}/missing"}))
+    failed = proctor("env", "pull", "--rows", str(rows))
+    assert failed.exit_code == 2
+    assert "manifest unknown" in failed.stderr
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_environments_file_is_read_anew(
+    tmp_path: Path, registry: Registry, workers: int
+) -> None:
+    one, two = (registry.add(f"allowed/{n}", [base(), layer(name=n)]) for n in ("one", "two"))
+    file, store = tmp_path / "environments.toml", tmp_path / "store"
+
+    def written(**images: str) -> None:
+        texts = (
+            f"[environments.{name}]\nimage = {json.dumps(each)}\n" for name, each in images.items()
+        )
+        file.write_text("".join(texts))
+        for name, definition in read_environments(file).items():
+            EnvironmentStore(store).build(name, definition, Path("/"))
+
+    written(app=one)
+    with serving(tmp_path, registry, workers=workers, environments=file, images=[]) as (_, client):
+
+        def named(environment: str) -> str:
+            [result] = ask(client, None, "cat /app/name", environment=environment)
+            return str(result["stdout"])
+
+        assert named("app") == "one"
+        before = client.get("/fingerprint").json()["digest"]
+        made = client.post("/sandboxes", json={"environment": "app"}).json()
+        file.write_text("[environments.app]\nimage = 'oci:/nowhere'\n")
+        refused = client.post("/environments/reload")
+        assert refused.status_code == 422
+        assert "proctor env build" in refused.text
+        assert named("app") == "one"
+        written(app=two, other=one)
+        listed = client.post("/environments/reload").json()["environments"]
+        assert [each["name"] for each in listed] == ["default", "app", "other"]
+        assert (named("app"), named("other")) == ("two", "one")
+        assert client.get("/fingerprint").json()["digest"] != before
+        path = f"/sandboxes/{made['id']}/exec"
+        assert client.post(path, json={"command": ["cat", "/app/name"]}).json()["stdout"] == "one"
+        written(other=two)
+        client.post("/environments/reload")
+        assert client.post("/sandboxes", json={"environment": "app"}).status_code == 422
+        assert named("other") == "two"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import pickle
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
@@ -113,6 +114,12 @@ class WorkersBackend:
                     await worker.call("close", number)
         finally:
             worker.sandboxes -= 1
+
+    def environments_changed(self, names: Collection[str], environments: Environments) -> None:
+        """Tell all judge processes; see `TakesEnvironments`."""
+        message = pickle.dumps((list(names), environments))  # for our own processes
+        for worker in self._holders.working():
+            worker.notify("environments", message)
 
     def end_idle(self) -> None:
         """End idle environments in all judge processes; see `EndsIdle`."""
