@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import typer
 
-from proctor_client.tasks.files import load_judgeable
 from proctor_client.tasks.forms import Format
 from proctor_client.tasks.task import DatasetError
 from proctor_service.cli.console import aside, plain, screen
@@ -78,6 +77,8 @@ def images_of(rows: Path, field: str | None = None) -> Iterator[str]:
 
 def images_of_form(rows: Path, form: Format) -> list[str]:
     """Return the images of the tasks that rows in a form make. Raises Trouble."""
+    from proctor_client.tasks.files import load_judgeable
+
     try:
         found = load_judgeable(rows, form)
     except DatasetError as error:
