@@ -244,7 +244,11 @@ def test_each_form_makes_a_task_with_the_issue_the_image_and_the_solution() -> N
     for form, row in ROWS.items():
         task, grader = made(form, row)
         assert task.id
-        assert (task.limits is None) == (form not in ("swe_live", "swe_pro"))
+        assert (task.limits or {}).get("wall_seconds") == (
+            3600 if form in ("swe_live", "swe_pro") else None
+        )
+        is_read_from_a_log = grader.report in ("go", "cargo") or not isinstance(grader.report, str)
+        assert ("output_kb" in (task.limits or {})) == is_read_from_a_log
         assert image(task).startswith("docker.io/")
         assert ":" in image(task)
         assert grader.directory

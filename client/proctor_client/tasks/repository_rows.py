@@ -46,6 +46,9 @@ from proctor_client.tasks.task import BadTask, Row, Task
 PARSER_SOURCE = "parser_source"
 SECONDS: Mapping[str, float] = MappingProxyType({"swe_live": 3600, "swe_pro": 3600})
 """Wall time for build and tests together, by form; others have the default of the grader."""
+_OF_LOGS = ("go", "cargo", "sympy")
+_LOG_KB = 16_384
+"""The service's ceiling: of a longer log the middle is not kept."""
 _TESTBED = "/testbed"
 _ACTIVATE = "conda:testbed"
 _ACTIVATION = "source /opt/miniconda3/bin/activate; conda activate testbed; "
@@ -366,12 +369,20 @@ def _task(
             **{name: _plain(value) for name, value in fields.items() if value},
         },
         environment={"image": image},
-        limits=None if wall_seconds is None else {"wall_seconds": wall_seconds},
+        limits=_limits(wall_seconds, grader["report"]),
         id=name,
         place=place,
         reference=_ended(reference) or None,
         text=text or None,
     )
+
+
+def _limits(wall_seconds: float | None, report: Any) -> dict[str, Any] | None:
+    """Return limits where they are not the grader's: outcomes in a log need more of it than is usual."""
+    limits: dict[str, Any] = {} if wall_seconds is None else {"wall_seconds": wall_seconds}
+    if report in _OF_LOGS or isinstance(report, Mapping):
+        limits["output_kb"] = _LOG_KB
+    return limits or None
 
 
 def _plain(value: Any) -> Any:
