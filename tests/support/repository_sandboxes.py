@@ -6,12 +6,13 @@ import asyncio
 import shlex
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
 
+from proctor_service.features.repositories.change import FileState
 from proctor_service.features.repositories.trees import SavedFiles, Tree, saving
 from proctor_service.sandbox.interface import Backend, Command, Limits, StatefulSandbox
+from proctor_service.sandboxes.tree_files import tree_file
 
 T = TypeVar("T")
 LIMITS = Limits(
@@ -34,12 +35,12 @@ class OpenRepository:
         assert ended.exit_code == 0, ended
         return ended.stdout.decode()
 
-    async def saved(self, most_bytes: int = 1 << 24) -> SavedFiles:
-        """The repository as an agent left it."""
-        path = Path(self.folder, f"tree{len(list(Path(self.folder).iterdir()))}")
-        path.touch()
-        await self.sandbox.operate(saving(self.tree.directory, most_bytes, str(path)))
-        return SavedFiles(str(path))
+    async def saved(self, most_bytes: int = 1 << 24) -> tuple[dict[bytes, FileState], SavedFiles]:
+        """The repository as an agent left it: its files, and the rest."""
+        async with tree_file() as path:
+            await self.sandbox.operate(saving(self.tree.directory, most_bytes, path))
+            saved = SavedFiles(path)
+            return {name: saved[name] for name in saved}, saved
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
-
 import pytest
 from repository_sandboxes import Repositories
 

@@ -14,7 +14,8 @@ from typing import Literal
 
 from proctor_service.features.repositories.failures import PatchFailed, Work
 
-MAX_DELTA_BYTES = 16 * 1024 * 1024
+MAX_DELTA_BYTES = 8 * 1024 * 1024
+_BLOCK_LINES = 4096
 _DIGITS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 _VALUES = bytes(_DIGITS.find(each) % 256 for each in range(256))
 _HEAD = re.compile(rb"(literal|delta) (\d{1,12})\r?$")
@@ -65,7 +66,8 @@ def _half(lines: list[bytes], at: int, file: str) -> tuple[BinaryData | None, in
 def _decoded(parts: list[bytes], lengths: list[int], file: str) -> bytes:
     """Return the bytes of base85 lines: five digits are four bytes."""
     if all(each % 4 == 0 for each in lengths[:-1]):
-        return _of_digits(b"".join(parts), file)[: sum(lengths)]
+        blocks = (parts[at : at + _BLOCK_LINES] for at in range(0, len(parts), _BLOCK_LINES))
+        return b"".join(_of_digits(b"".join(each), file) for each in blocks)[: sum(lengths)]
     return b"".join(
         _of_digits(part, file)[:length] for part, length in zip(parts, lengths, strict=True)
     )

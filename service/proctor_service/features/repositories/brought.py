@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -50,9 +51,10 @@ async def bring(workspace: Workspace, grader: RepositoryGrader) -> Brought:
         report=report_kind(grader),
         listed=listed_tests(grader),
         brought=[*tests, *removed],
-        command=[grader.test] if isinstance(grader.test, str) else grader.test,
+        command=[grader.test if isinstance(grader.test, str) else shlex.join(grader.test)],
         protect=grader.protect or (),
         writable=grader.writable,
+        reference=[] if reference is None else list(reference.files),
     )
     return Brought(tests, removed, reference, protection)
 

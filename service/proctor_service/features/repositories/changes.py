@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from proctor_service.features.repositories.base import SandboxBase
 from proctor_service.features.repositories.change import Change, FileState, LeftOut, shown_path
 from proctor_service.features.repositories.patches import Edits, Patch, read_edits, read_patch
+from proctor_service.features.repositories.taking_out import Protection, reasons
 from proctor_service.features.repositories.trees import SavedFiles
 
 EDITS = "edits\n"
@@ -26,14 +27,15 @@ class Submitted:
     left_out: tuple[LeftOut, ...] = ()
 
 
-async def of_text(text: str, base: SandboxBase, is_left_out: Callable[[bytes], bool]) -> Submitted:
+async def of_text(text: str, base: SandboxBase, protection: Protection) -> Submitted:
     """Return the change of a diff, or of edits behind EDITS. Raises PatchFailed."""
     has_edits = text.startswith(EDITS)
     data = text.removeprefix(EDITS).encode("utf-8", "surrogateescape")
     read: Callable[[bytes], Patch | Edits] = read_edits if has_edits else read_patch
     patch = await asyncio.to_thread(read, data)
     await base.load(patch.needed(base.paths()))
-    applied = await asyncio.to_thread(patch.applied, base, is_left_out)
+    reason_of = await asyncio.to_thread(reasons, base, protection)
+    applied = await asyncio.to_thread(patch.applied, base, reason_of)
     return Submitted(applied.change, applied.how, applied.left_out)
 
 
@@ -41,7 +43,7 @@ async def of_patch(text: bytes, base: SandboxBase) -> Change:
     """Return the change of a diff of the task. Raises PatchFailed."""
     patch = await asyncio.to_thread(read_patch, text)
     await base.load(patch.needed(base.paths()))
-    return (await asyncio.to_thread(patch.applied, base, lambda _: False)).change
+    return (await asyncio.to_thread(patch.applied, base)).change
 
 
 async def of_saved(

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from proctor_service.features.repositories.change import Base, Change, FileState
 
 _MODES = {"644": b"100644", "755": b"100755", "link": b"120000"}
-_PLAIN_NAME = re.compile(rb'[ !#-\[\]-~]+')
+_PLAIN_NAME = re.compile(rb"[ !#-\[\]-~]+")
 """Matches a name that git does not quote: `a b.py`; not `a"b` or a name with bytes beyond ASCII."""
 _LINE = re.compile(rb"[^\n]*\n|[^\n]+")
 """Matches a line with its end, also `a\r` followed by `b\n`, which is one line; the last may lack its end."""
@@ -36,7 +36,12 @@ def diff_of_change(change: Change, base: Base) -> bytes:
 def _file_diff(path: bytes, old: FileState | None, new: FileState | None) -> Iterator[bytes]:
     if old == new:
         return
-    if old is not None and new is not None and "link" in (old.mode, new.mode) and old.mode != new.mode:
+    if (
+        old is not None
+        and new is not None
+        and "link" in (old.mode, new.mode)
+        and old.mode != new.mode
+    ):
         yield from _file_diff(path, old, None)
         yield from _file_diff(path, None, new)
         return
@@ -110,6 +115,7 @@ def _quoted(path: bytes) -> bytes:
     if _PLAIN_NAME.fullmatch(path):
         return path
     escaped = b"".join(
-        bytes([each]) if 32 <= each < 127 and each not in b'"\\' else b"\\%03o" % each for each in path
+        bytes([each]) if 32 <= each < 127 and each not in b'"\\' else b"\\%03o" % each
+        for each in path
     )
     return b'"' + escaped + b'"'

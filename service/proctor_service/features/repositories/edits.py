@@ -48,16 +48,19 @@ LONGEST_PATH = 4096
 class Block:
     """One block. `names`: possible paths, the likeliest first. `lines`: with their ends.
 
-    `dividers`: places in `lines` of the lines that may stand between search and replacement.
+    `own_names`: how many of the names stand before this block, not before an earlier one. `dividers`: places
+    in `lines` of the lines that may stand between search and replacement.
     """
 
     number: int
     names: tuple[bytes, ...]
+    own_names: int
     lines: list[bytes]
     dividers: tuple[int, ...]
 
     def halves(self) -> Iterator[tuple[list[bytes], list[bytes]]]:
-        for at in self.dividers:
+        """Yield search and replacement, the longest search first."""
+        for at in reversed(self.dividers):
             yield self.lines[:at], self.lines[at + 1 :]
 
 
@@ -96,7 +99,13 @@ def read_edits(text: bytes) -> Edits:
                 f"line {begin}: a block without the path of its file", hunk=len(blocks) + 1
             )
         blocks.append(
-            Block(len(blocks) + 1, names, [line + b"\n" for line in inner], tuple(dividers))
+            Block(
+                len(blocks) + 1,
+                names,
+                len(found),
+                [line + b"\n" for line in inner],
+                tuple(dividers),
+            )
         )
         at += 1
         before = at
@@ -151,6 +160,8 @@ class Edits:
         paths, work = frozenset(base.paths()), Work()
         failure: PatchFailed | None = None
         for reading in _PLAIN_READINGS:
+            if reading.stripped and not self._has_file(reading, paths):
+                continue
             try:
                 return self._applied_in(reading, base, paths, reason_of, work)
             except PatchFailed as failed:
@@ -166,6 +177,12 @@ class Edits:
         if fitting:
             raise PatchFailed("the edits fit below several folders of the repository")
         raise failure or PatchFailed("the edits do not apply")
+
+    def _has_file(self, reading: Reading, paths: Collection[bytes]) -> bool:
+        """Return True if a block names a file of the base in a reading."""
+        return any(
+            reading.path(Name(each)) in paths for block in self.blocks for each in block.names
+        )
 
     def _folders(self, paths: Collection[bytes], work: Work) -> Iterator[Reading]:
         """Yield readings below a folder that has a file of the nearest name of each block."""
@@ -187,9 +204,7 @@ class Edits:
         how = dict.fromkeys(reading.how(0) if reading.folder or reading.stripped else ())
         left_out: dict[LeftOut, None] = {}
         for block in self.blocks:
-            options = [path for each in block.names if (path := reading.path(Name(each)))]
-            path = next((each for each in options if working.exists(each)), None)
-            path = path or next((each for each in options if _is_plausible(each)), None)
+            path = _path_of(block, reading, working)
             if path is None:
                 raise PatchFailed("no file has the name before the block", hunk=block.number)
             try:
@@ -202,6 +217,16 @@ class Edits:
         if conflict is not None:
             raise PatchFailed("a file would lie below another file", shown_path(conflict[0]))
         return Applied(working.change(), tuple(how), tuple(left_out))
+
+
+def _path_of(block: Block, reading: Reading, working: WorkingFiles) -> bytes | None:
+    """Return the path of the file of a block: one that exists, or of a new file the name before the block."""
+    options = [reading.path(Name(each)) for each in block.names]
+    own = [each for each in options[: block.own_names] if each is not None and _is_plausible(each)]
+    if own and not any(map(bytes.strip, _search(block))):
+        return own[0]
+    existing = (each for each in options if each is not None and working.exists(each))
+    return next(existing, own[0] if own else None)
 
 
 _PLAIN_READINGS = tuple(map(Reading, range(MAX_STRIPPED + 1)))
@@ -237,8 +262,6 @@ def _edit(
         raise PatchFailed(
             f"block {block.number}: the searched lines are not in the file", shown, block.number
         )
-    if len(results) > 1:
-        raise PatchFailed(f"block {block.number} has several dividers", shown, block.number)
     content, repair = results[0]
     how.update({repair: None} if repair else {})
     mode = before.mode if before is not None else "644"

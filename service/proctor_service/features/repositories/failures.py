@@ -8,11 +8,13 @@ from proctor_service.features.repositories.change import Change, LeftOut
 
 MAX_PATCH_BYTES = 64 * 1024 * 1024
 MAX_PATCH_LINES = 1_000_000
+MAX_PATCHED_FILES = 50_000
 MAX_FILE_LINES = 2_000_000
 """Lines of a file that hunks or blocks may change."""
-MAX_WORK_BYTES = 512 * 1024 * 1024
+MAX_WORK_BYTES = 256 * 1024 * 1024
 """Bytes of files that one text may have read, split and written, over all readings."""
-MAX_COMPARED_LINES = 40_000_000
+MAX_WORK_LINES = 20_000_000
+"""Lines of files that one text may have split and compared, over all readings."""
 
 
 class PatchFailed(Exception):
@@ -43,7 +45,7 @@ class Work:
     """The work that one text may still cause. Raises PatchFailed where it is used up."""
 
     def __init__(self) -> None:
-        self._bytes, self._lines = MAX_WORK_BYTES, MAX_COMPARED_LINES
+        self._bytes, self._lines = MAX_WORK_BYTES, MAX_WORK_LINES
 
     def spend(self, *, size_bytes: int = 0, lines: int = 0) -> None:
         self._bytes -= size_bytes

@@ -21,4 +21,4 @@ class RepositoriesFeature(Feature):
         """Return the grader `repository`."""
         from proctor_service.features.repositories import grader
 
-        return FeatureGraders(lambda _: (grader.RULES,))
+        return FeatureGraders(lambda _: (grader.rules(),))

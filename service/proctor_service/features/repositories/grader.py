@@ -1,16 +1,417 @@
-"""`repository`: the change of a repository, judged by named tests of its project."""
+"""`repository`: the change of a repository, judged by named tests of its project.
+
+Only the change crosses into a fresh sandbox of the image, whether it comes as a text or as an agent's
+sandbox. What decides how tests are found and run is the task's there (`taking_out.py`), and its tests
+lie on top. Named tests alone decide (`rule.py`).
+"""
 
 from __future__ import annotations
 
-from proctor_client.wire import RepositoryGrader
-from proctor_service.errors import InvalidTask
-from proctor_service.judge.submission import GraderRules, Judgement, Submission
-from proctor_service.sandbox.interface import Sandboxes
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from proctor_client.wire import (
+    MAX_FAILURES,
+    Extract,
+    Failure,
+    LeftOutFile,
+    NamedTests,
+    RepositoryGrader,
+    RepositoryResult,
+)
+from proctor_service.errors import (
+    FileRefused,
+    InvalidRequest,
+    InvalidTask,
+    SandboxEnded,
+    SandboxLost,
+)
+from proctor_service.features.repositories import changes, running
+from proctor_service.features.repositories.brought import Brought, bring, listed_tests, report_kind
+from proctor_service.features.repositories.change import Change, LeftOut
+from proctor_service.features.repositories.diff_text import diff_of_change
+from proctor_service.features.repositories.extraction import diff_of, edits_of
+from proctor_service.features.repositories.patches import PatchFailed
+from proctor_service.features.repositories.reports import doctest_paths, report_of
+from proctor_service.features.repositories.reports.interface import Reported
+from proctor_service.features.repositories.rule import Decision, decide
+from proctor_service.features.repositories.taking_out import Crossing, graded, take_out
+from proctor_service.features.repositories.trees import (
+    SavedFiles,
+    TooMuch,
+    private_folder,
+    remove_folder,
+    saving,
+)
+from proctor_service.features.repositories.workspace import Workspace, open_workspace
+from proctor_service.judge.run import LIMITS, of_silence, text_of
+from proctor_service.judge.stored_results import StoredResults
+from proctor_service.judge.submission import (
+    DefaultLimits,
+    GraderRules,
+    Judgement,
+    Place,
+    Submission,
+    TreeRules,
+)
+from proctor_service.sandbox.interface import (
+    Ended,
+    Limits,
+    Operation,
+    Sandboxes,
+    StatefulSandbox,
+    Usage,
+)
+
+DEFAULTS = DefaultLimits(
+    cpu_seconds=1800, wall_seconds=1800, memory_mb=4096, disk_mb=4096, processes=512
+)
+MOST_LEFT_OUT = 100
+_STORED_TASKS = 4096
+_STORED_BYTES = 64 << 20
 
 
-async def judge(submission: Submission, grader: RepositoryGrader, backend: Sandboxes) -> Judgement:
-    """Return the judgement of a change. Raises InvalidTask for a task that names no test."""
-    raise InvalidTask("repositories are not judged yet")
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """A run of the tests on some change. `tested`: None if the sandbox ended before."""
+
+    reported: Reported
+    ended: Ended | None
+    signals: tuple[str, ...] = ()
+    message: str = ""
 
 
-RULES = GraderRules("repository", judge)
+@dataclass(frozen=True, slots=True)
+class _Crossed:
+    """What a submission brings into grading, and how."""
+
+    change: Change
+    how: tuple[str, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    signals: tuple[str, ...] = ()
+
+
+class RepositoryJudge:
+    """Judge of repositories; keeps what tests do without the change, and with the reference, by task."""
+
+    def __init__(self) -> None:
+        self._stored: StoredResults[Reported] = StoredResults(
+            _STORED_TASKS, _STORED_BYTES, lambda found: sum(map(len, found.outcomes)) + 200
+        )
+
+    async def judge(
+        self, submission: Submission, grader: RepositoryGrader, backend: Sandboxes
+    ) -> Judgement:
+        """Return the judgement of a change. Raises InvalidTask for tests that report nothing without it."""
+        if not listed_tests(grader) and report_kind(grader) != "exit_code":
+            raise InvalidTask("the task names no test: fail_to_pass and pass_to_pass are empty")
+        async with _workspace(submission, grader, backend) as opened:
+            workspace, folder = opened
+            sandbox_id = workspace.sandbox.id
+            brought = await bring(workspace, grader)
+            try:
+                crossed = await _crossed(submission, workspace, brought)
+            except PatchFailed as failed:
+                return _unread(failed, grader, sandbox_id)
+            except TooMuch as too_much:
+                message = f"The repository is too large: {too_much}."
+                return _decided("output_limit", message, grader, sandbox_id)
+            if not crossed.change:
+                message = "The change has nothing that counts."
+                result = _result(crossed, None, None)
+                return _decided("failed", message, grader, sandbox_id, result, crossed.signals)
+            try:
+                verified = await _verified(
+                    workspace, grader, brought, crossed.change, folder, backend
+                )
+            except FileRefused as refused:
+                message = f"The change cannot be put in place: {refused.message}"
+                return _decided("output_limit", message, grader, sandbox_id)
+        decision = self._decision(submission, grader, verified.reported, None)
+        if decision.needs_reference and grader.reference is not None:
+            reference = await self._reference(submission, grader, backend)
+            decision = self._decision(submission, grader, verified.reported, reference)
+        if not decision.reported and not _is_limited(verified.ended):
+            await self._check_task(submission, grader, backend)
+        return _judgement(submission, grader, crossed, verified, decision, sandbox_id)
+
+    def _decision(
+        self,
+        submission: Submission,
+        grader: RepositoryGrader,
+        reported: Reported,
+        reference: Reported | None,
+    ) -> Decision:
+        return decide(grader, reported, submission.scoring, reference)
+
+    async def _reference(
+        self, submission: Submission, grader: RepositoryGrader, backend: Sandboxes
+    ) -> Reported:
+        """Return the outcomes of the task's reference, of now or of before."""
+
+        async def make() -> Reported:
+            async with _workspace(submission, grader, backend) as (workspace, folder):
+                brought = await bring(workspace, grader)
+                assert brought.reference is not None
+                change = brought.reference
+                return (
+                    await _verified(workspace, grader, brought, change, folder, backend)
+                ).reported
+
+        return await self._stored.once(_key(submission, grader, b"reference"), make)
+
+    async def _check_task(
+        self, submission: Submission, grader: RepositoryGrader, backend: Sandboxes
+    ) -> None:
+        """Raise InvalidTask if the tests report nothing without the change either."""
+
+        async def make() -> Reported:
+            async with _workspace(submission, grader, backend) as (workspace, folder):
+                brought = await bring(workspace, grader)
+                return (
+                    await _verified(workspace, grader, brought, Change({}), folder, backend)
+                ).reported
+
+        reported = await self._stored.once(_key(submission, grader, b"without"), make)
+        if not self._decision(submission, grader, reported, None).reported:
+            raise InvalidTask("without the change, too, the run reports none of the listed tests")
+
+
+@asynccontextmanager
+async def _workspace(
+    submission: Submission, grader: RepositoryGrader, backend: Sandboxes
+) -> AsyncIterator[tuple[Workspace, str]]:
+    """Open a sandbox with the task's repository, and a folder for files that cross."""
+    folder = await asyncio.to_thread(private_folder)
+    try:
+        async with backend.open(submission.limits, submission.environment) as sandbox:
+            for path, text in submission.files.items():
+                await sandbox.write_file(path, text.encode("utf-8", "surrogatepass"))
+            yield await open_workspace(sandbox, grader, folder, for_agent=False), folder
+    finally:
+        await asyncio.shield(asyncio.to_thread(remove_folder, folder))
+
+
+async def _crossed(submission: Submission, workspace: Workspace, brought: Brought) -> _Crossed:
+    """Return what crosses of a submission. Raises PatchFailed and TooMuch."""
+    base, protection = workspace.base, brought.protection
+    if submission.tree_file is not None:
+        assert isinstance(submission.grader, RepositoryGrader)
+        saved = await asyncio.to_thread(SavedFiles, submission.tree_file)
+        hidden = changes.hiding(submission.grader.hide, workspace.shell.directory)
+        found = await changes.of_saved(saved, base, hidden)
+    elif submission.source:
+        found = await changes.of_text(submission.source, base, protection)
+    else:  # an agent without a sandbox
+        found = changes.Submitted(Change({}))
+    crossing: Crossing = await asyncio.to_thread(take_out, found.change, base, protection)
+    left_out = (*found.left_out, *crossing.left_out)
+    return _Crossed(crossing.change, found.how, left_out, crossing.signals)
+
+
+def _doctests(
+    workspace: Workspace, grader: RepositoryGrader, brought: Brought, change: Change
+) -> dict[bytes, bytes]:
+    """Return the task's text of changed source files with doctests that count."""
+    found = {}
+    for path in doctest_paths(grader) & change.files.keys():
+        state = workspace.base.state(path)
+        if brought.reference is not None:
+            state = brought.reference.files.get(path, state)
+        if state is not None:
+            found[path] = state.content
+    return found
+
+
+async def _verified(
+    workspace: Workspace,
+    grader: RepositoryGrader,
+    brought: Brought,
+    change: Change,
+    folder: str,
+    backend: Sandboxes,
+) -> Verified:
+    """Put a change and the task's tests in place, and run the tests."""
+    delivered = grader.deliver is not None
+    state = await asyncio.to_thread(
+        graded,
+        workspace.base,
+        Change({}) if delivered else change,
+        brought.reference,
+        brought.tests,
+        brought.removed,
+        brought.protection,
+    )
+    await workspace.tree.put(state.files)
+    if grader.deliver is not None:
+        diff = await asyncio.to_thread(diff_of_change, change, workspace.base)
+        await workspace.sandbox.write_file(grader.deliver, diff)
+    socket = running.socket_path()
+    doctests = await asyncio.to_thread(_doctests, workspace, grader, brought, change)
+    report = report_of(grader, workspace.shell.directory, socket, change, doctests)
+    builds = running.is_built(grader, change)
+    try:
+        tested = await running.run_tests(workspace, grader, report, socket, builds, folder, backend)
+        after = await workspace.tree.states(brought.tests.keys())
+    except SandboxEnded as ended:
+        nothing = Reported({}, report_kind(grader), is_complete=False)
+        return Verified(nothing, None, message=f"the sandbox ended: {ended.message}")
+    rewritten = running.changed_tests(brought.tests, after, grader.writable)
+    signals = ("tests_changed",) if rewritten else ()
+    return Verified(tested.reported, tested.ended, signals)
+
+
+def _key(submission: Submission, grader: RepositoryGrader, kind: bytes) -> bytes:
+    """Return the digest of a task: all but the submission's own change."""
+    key = hashlib.blake2b(kind, digest_size=20)
+    key.update(grader.model_dump_json(exclude_defaults=True).encode())
+    key.update(repr((submission.environment, sorted(submission.files.items()))).encode())
+    return key.digest()
+
+
+def _is_limited(ended: Ended | None) -> bool:
+    return ended is None or ended.ending in LIMITS
+
+
+def _unread(failed: PatchFailed, grader: RepositoryGrader, sandbox_id: str) -> Judgement:
+    where = f"{failed.file}: " if failed.file else ""
+    hunk = "" if failed.hunk is None else f"hunk {failed.hunk}: "
+    message = f"The diff does not apply: {where}{hunk}{failed.message}"
+    return _decided("syntax_error", message, grader, sandbox_id)
+
+
+def _decided(
+    verdict: str,
+    message: str,
+    grader: RepositoryGrader,
+    sandbox_id: str,
+    result: RepositoryResult | None = None,
+    signals: Sequence[str] = (),
+) -> Judgement:
+    """Return a judgement without a run of the tests."""
+    if result is None:
+        result = _result(_Crossed(Change({})), None, None)
+    result = result.model_copy(
+        update={
+            "fail_to_pass": NamedTests(total=len(grader.fail_to_pass)),
+            "pass_to_pass": NamedTests(total=len(grader.pass_to_pass)),
+        }
+    )
+    return Judgement(
+        verdict,  # type: ignore[arg-type]
+        total=len(listed_tests(grader)),
+        message=message,
+        integrity="in_process",
+        sandbox_id=sandbox_id,
+        score=0.0,
+        hack_signals=tuple(signals),
+        repository=result,
+    )
+
+
+def _result(
+    crossed: _Crossed, reported: Reported | None, decision: Decision | None
+) -> RepositoryResult:
+    left_out = [LeftOutFile(path=each.path, reason=each.reason) for each in crossed.left_out]
+    found = RepositoryResult(
+        applied=list(crossed.how),
+        left_out=left_out[:MOST_LEFT_OUT],
+        report=None if reported is None else reported.kind,
+    )
+    if decision is None:
+        return found
+    return found.model_copy(
+        update={"fail_to_pass": decision.fail_to_pass, "pass_to_pass": decision.pass_to_pass}
+    )
+
+
+def _judgement(
+    submission: Submission,
+    grader: RepositoryGrader,
+    crossed: _Crossed,
+    verified: Verified,
+    decision: Decision,
+    sandbox_id: str,
+) -> Judgement:
+    """Return the judgement of a run of the tests. Raises SandboxLost in doubt about a failure."""
+    ended = verified.ended
+    verdict, message = decision.verdict, decision.message
+    if verdict != "passed":
+        if ended is None:
+            verdict, message = "runtime_error", verified.message
+        elif ended.doubt:
+            raise SandboxLost(ended.doubt)
+        elif ended.ending in LIMITS:
+            verdict, message = LIMITS[ended.ending]
+        elif ended.ending == "killed":
+            of_silence(ended)
+    signals = (*crossed.signals, *verified.reported.signals, *verified.signals, *decision.signals)
+    return Judgement(
+        verdict,
+        passed=decision.passed,
+        total=decision.total,
+        failures=tuple(
+            Failure(index=index, test=name, message=why)
+            for index, name, why in decision.failures[:MAX_FAILURES]
+        ),
+        message=message,
+        stdout="" if ended is None else text_of(ended.stdout),
+        stderr="" if ended is None else text_of(ended.stderr),
+        truncated=ended is not None and ended.truncated,
+        exit_code=None if ended is None else ended.exit_code,
+        integrity="in_process",
+        hack_signals=tuple(dict.fromkeys(signals)),
+        usage=Usage() if ended is None else ended.usage,
+        sandbox_id=sandbox_id,
+        score=decision.score,
+        repository=_result(crossed, verified.reported, decision),
+    )
+
+
+def _code(completion: str, rule: Extract) -> str | None:
+    """Return the diff of a completion, or its edits behind EDITS; None without any."""
+    if rule == "none":
+        return completion or None
+    if rule == "edits":
+        found = edits_of(completion)
+        return changes.EDITS + found if found else None
+    return diff_of(completion) or None
+
+
+def _check(grader: RepositoryGrader, place: Place, where: str) -> None:
+    if not place.has_operations:
+        raise InvalidRequest(f"{where}: repository needs sandboxes on the service's machine")
+    if not place.keeps_files:
+        raise InvalidRequest(
+            f"{where}: repository judges what an agent leaves in its sandbox: the agent must be of the "
+            "kind tools, without submit_solution"
+        )
+
+
+async def _prepare(grader: RepositoryGrader, sandbox: StatefulSandbox) -> None:
+    """Bring an agent's sandbox into the state that it meets. Raises InvalidTask."""
+    folder = await asyncio.to_thread(private_folder)
+    try:
+        workspace = await open_workspace(sandbox, grader, folder, for_agent=True)
+        await sandbox.set_command_defaults(workspace.shell.directory, workspace.shell.variables)
+    finally:
+        await asyncio.shield(asyncio.to_thread(remove_folder, folder))
+
+
+def _save(grader: RepositoryGrader, limits: Limits, path: str) -> Operation:
+    return saving(grader.directory, limits.disk_mb << 20, path)
+
+
+def rules() -> GraderRules:
+    """Return the rules of the grader."""
+    return GraderRules(
+        "repository",
+        RepositoryJudge().judge,
+        check=_check,
+        code=_code,
+        limits=DEFAULTS,
+        tree=TreeRules(_prepare, _save),
+    )

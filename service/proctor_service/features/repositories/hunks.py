@@ -15,7 +15,7 @@ from proctor_service.features.repositories.failures import MAX_FILE_LINES, Patch
 from proctor_service.features.repositories.patch_text import Hunk
 
 MAX_FUZZ = 2
-MAX_PLACES = 1000
+MAX_PLACES = 64
 _CONTEXT, _ADDED = 0x20, 0x2B
 
 
@@ -47,6 +47,7 @@ class FileLines:
         work.spend(size_bytes=len(content))
         *whole, last = content.split(b"\n")
         self.lines = [line + b"\n" for line in whole] + [last] * bool(last)
+        work.spend(lines=len(self.lines))
         self._work = work
         self._keys: dict[int, list[bytes]] = {0: self.lines}
         self._places: dict[int, dict[bytes, list[int]]] = {}
@@ -229,7 +230,7 @@ def _between(places: list[int], begin: int, end: int | None) -> list[int]:
 def _ambiguous(match: _Match, name: str) -> PatchFailed:
     number = match.hunk.number
     return PatchFailed(
-        f"hunk {number} fits in several places, and its head names none", name, number
+        f"hunk {number} fits in several places, and not where its head says", name, number
     )
 
 

@@ -6,12 +6,23 @@ proportional to pattern and name.
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 MAX_PATTERNS = 10_000
+MAX_BYTES = 1 << 20
 _STAR, _ANY = b"*", b"?"
+_NONE = b"none"
+"""Token of a class that is not closed, which matches nothing."""
+_CLASSES = {
+    b"alpha": bytes.isalpha, b"digit": bytes.isdigit, b"alnum": bytes.isalnum, b"lower": bytes.islower,
+    b"upper": bytes.isupper, b"space": bytes.isspace,
+}  # fmt: skip
+_NAMED_CLASS = re.compile(rb"\[:([a-z]+):\]")
+"""Matches `[:alpha:]` in `[[:alpha:]_]`."""
 
 
 class Pattern(NamedTuple):
@@ -81,7 +92,7 @@ def name_matches(pattern: bytes, name: bytes) -> bool:
     return all(each == _STAR for each in tokens[token:])
 
 
-_TOKEN = re.compile(rb"\\(.)|(\[[!^]?\]?[^\]]*\])|(\*+)|(.)", re.S)
+_TOKEN = re.compile(rb"\\(.)|(\[[!^]?\]?(?:\[:[a-z]+:\]|[^\]])*\])|(\*+)|(.)", re.S)
 r"""Matches `\*`, `[a-z]`, `**`, `x`."""
 
 
@@ -95,6 +106,8 @@ def _tokens(pattern: bytes) -> list[bytes]:
             found.append(each[2])
         elif each[1]:
             found.append(b"\\" + each[1])
+        elif each[4] == b"[":
+            found.append(_NONE)
         else:
             found.append(_ANY if each[4] == b"?" else b"\\" + each[4])
     return found
@@ -111,7 +124,9 @@ def _one_matches(token: bytes, byte: int) -> bool:
 def _in_class(inner: bytes, byte: int) -> bool:
     is_negated = inner[:1] in (b"!", b"^")
     inner = inner[is_negated:]
-    at, found = 0, False
+    one = bytes([byte])
+    found = any(_CLASSES[each](one) for each in _NAMED_CLASS.findall(inner) if each in _CLASSES)
+    inner, at = _NAMED_CLASS.sub(b"", inner), 0
     while at < len(inner):
         if at + 2 < len(inner) and inner[at + 1] == 0x2D:
             found = found or inner[at] <= byte <= inner[at + 2]
@@ -136,8 +151,8 @@ class IgnoreRules:
             self._patterns[folder] = read_patterns(text) if text else []
         return self._patterns[folder]
 
-    def is_ignored(self, path: bytes) -> bool:
-        """Return True for a file that git would not add by itself. A file below an ignored folder is one."""
+    def is_ignored(self, path: bytes, is_folder: bool = False) -> bool:
+        """Return True for a path that git would not add by itself. A file below an ignored folder is one."""
         names = path.split(b"/")
         for depth in range(1, len(names)):
             folder = b"/".join(names[:depth]) + b"/"
@@ -145,7 +160,7 @@ class IgnoreRules:
                 self._folders[folder] = self._decide(names[:depth], True)
             if self._folders[folder]:
                 return True
-        return self._decide(names, False)
+        return self._decide(names, is_folder)
 
     def _decide(self, names: list[bytes], is_folder: bool) -> bool:
         """Return the decision of the last pattern that matches, the innermost file first."""
@@ -163,3 +178,20 @@ def matching(patterns: Iterable[str], path: bytes) -> bool:
     """Return True if one of some patterns, as in a `.gitignore`, names a path or a folder above it."""
     read = b"\n".join(each.encode("utf-8", "surrogateescape") for each in patterns)
     return IgnoreRules(lambda name: read if name == b".gitignore" else None).is_ignored(path)
+
+
+def rules_of_folder(folder: bytes) -> IgnoreRules:
+    """Return the rules of the `.gitignore` files below a folder of this machine. No link is followed."""
+
+    def read(path: bytes) -> bytes | None:
+        try:
+            number = os.open(
+                os.path.join(folder, path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+            )
+        except OSError:
+            return None
+        with os.fdopen(number, "rb") as file:
+            is_regular = stat.S_ISREG(os.fstat(number).st_mode)
+            return file.read(MAX_BYTES) if is_regular else None
+
+    return IgnoreRules(read)

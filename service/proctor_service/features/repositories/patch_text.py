@@ -17,6 +17,7 @@ from proctor_service.features.repositories.change import Mode, shown_path
 from proctor_service.features.repositories.failures import (
     MAX_PATCH_BYTES,
     MAX_PATCH_LINES,
+    MAX_PATCHED_FILES,
     PatchFailed,
 )
 
@@ -130,9 +131,11 @@ class _Reader:
         return self._lines[at] if at < len(self._lines) else b""
 
     def files(self) -> list[FilePatch]:
-        files = []
+        files: list[FilePatch] = []
         while self._at < len(self._lines):
             line = self._lines[self._at]
+            if len(files) > MAX_PATCHED_FILES:
+                raise PatchFailed(f"the patch has more than {MAX_PATCHED_FILES} files")
             if line.startswith(b"diff --git "):
                 files.append(self._git_file(line[11:]))
             elif self._is_plain_head(self._at):

@@ -37,7 +37,11 @@ class Patch:
         """Return the files of the base whose bytes `applied` may ask for."""
         index, needed = _set_of(paths), dict[bytes, None]()
         for parsed in self._parsings():
-            readings = [*plain_readings(parsed.files)]
+            readings = [
+                each
+                for number, each in enumerate(plain_readings(parsed.files))
+                if number < 2 or _has_first(parsed.files, each, index)
+            ]
             readings += folder_readings(parsed.files, index, Work())
             for reading in readings:
                 for file in parsed.files:
@@ -96,8 +100,9 @@ def _first_fit(
     for number, reading in enumerate(plain_readings(parsed.files)):
         missing = _missing(parsed.files, reading, paths, reason_of)
         if missing is None:
-            # a patch of new files alone says nothing of a longer prefix
-            if (number < 2 or sources(parsed.files, reading)) and (found := tried(reading)):
+            # a patch of new files alone tells nothing of another prefix
+            has_source = next(sources(parsed.files, reading), None) is not None
+            if (number == 0 or has_source) and (found := tried(reading)):
                 return found, None
         elif absent is None:
             absent = PatchFailed(f"the repository has no file {missing}", missing)
@@ -111,6 +116,11 @@ def _first_fit(
     if fitting:
         return None, PatchFailed("the patch fits below several folders of the repository")
     return None, failures[0] if failures else absent
+
+
+def _has_first(files: Sequence[FilePatch], reading: Reading, paths: Collection[bytes]) -> bool:
+    """Return True if the base has the first file that it must have in a reading."""
+    return any(each in paths for each in next(sources(files, reading), ()))
 
 
 def _missing(

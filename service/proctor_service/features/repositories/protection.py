@@ -1,8 +1,8 @@
 """Which files of a repository are the task's, since they decide how its tests are found and run. Pure.
 
 Folders of tests are found by the files that the task lists or brings, never by their bare names, since
-`django/test` is source. Names such as `conftest.py` are protected wherever they lie, for the languages that the kind of
-report and the programs of the command belong to.
+`django/test` is source. Names such as `conftest.py` are protected wherever they lie, for the languages that
+the kind of report and the programs of the command belong to.
 """
 
 from __future__ import annotations

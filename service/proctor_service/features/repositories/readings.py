@@ -58,23 +58,23 @@ def usual_stripped(files: Iterable[FilePatch]) -> int:
     return 0 if False in {has_prefix(file) for file in files} else 1
 
 
-def sources(files: Sequence[FilePatch], reading: Reading) -> list[tuple[bytes, ...]]:
-    """Return for each file that the base must have its possible paths.
+def sources(files: Sequence[FilePatch], reading: Reading) -> Iterator[tuple[bytes, ...]]:
+    """Yield for each file that the base must have its possible paths.
 
     A file that an earlier part of the patch makes is none of these. A name that is too short for the
     reading has no path.
     """
-    made, needed = set[bytes](), dict[tuple[bytes, ...], None]()
+    made, found = set[bytes](), set[tuple[bytes, ...]]()
     for file in files:
         old, new = reading.path(file.old), reading.path(file.new)
         if file.kind != "create" and not file.may_create and not file.is_stub:
             paths = (new, old) if file.kind == "modify" else (old,)
             options = tuple(dict.fromkeys(each for each in paths if each is not None))
-            if not made.intersection(options):
-                needed[options] = None
+            if not made.intersection(options) and options not in found:
+                found.add(options)
+                yield options
         if new is not None:
             made.add(new)
-    return list(needed)
 
 
 def plain_readings(files: Sequence[FilePatch]) -> Iterator[Reading]:
@@ -89,7 +89,7 @@ def folder_readings(
     """Yield readings below a folder that has all files, of at most MAX_FOLDERS folders."""
     usual = usual_stripped(files)
     for stripped in (usual, 1 - usual):
-        needed = sources(files, Reading(stripped))
+        needed = list(sources(files, Reading(stripped)))
         if not needed or not all(needed):
             continue
         found = 0

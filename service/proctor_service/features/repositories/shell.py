@@ -20,12 +20,17 @@ _OWN = ("PWD", "OLDPWD", "SHLVL", "_")
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """How commands run in a sandbox. `variables`: on top of the image's; `unset`: those it lacks."""
+    """How commands run in a sandbox. `variables`: on top of those of the image, `image_variables`."""
 
     program: str
     directory: str
     variables: Mapping[str, str] = field(default_factory=dict)
-    unset: Sequence[str] = ()
+    image_variables: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def all_variables(self) -> Mapping[str, str]:
+        """All variables of a command."""
+        return {**self.image_variables, **self.variables}
 
     def command(
         self,
@@ -35,7 +40,6 @@ class Shell:
     ) -> Command:
         """Return the command that does the work in the directory; `before`: its output is on stderr."""
         lines = [f"cd {shlex.quote(self.directory)} || exit 126"]
-        lines += [f"unset {name}" for name in self.unset]
         lines += [f"export {name}={shlex.quote(value)}" for name, value in self.variables.items()]
         if before is not None:
             text = before if isinstance(before, str) else shlex.join(before)
@@ -52,13 +56,16 @@ class Shell:
         )
 
 
-async def activation(sandbox: StatefulSandbox, shell: str, activate: str | None) -> dict[str, str]:
-    """Return the variables that an activation sets. Raises InvalidTask.
+async def activation(
+    sandbox: StatefulSandbox, shell: str, activate: str | None
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the variables of the image, and those that an activation sets. Raises InvalidTask.
 
     `activate`: `conda:NAME`, or the folder of a virtual environment.
     """
+    before = await _variables(sandbox, (shell, "-c", "exec env -0"), "env")
     if activate is None:
-        return {}
+        return before, {}
     if not activate.startswith("conda:"):
         script = 'PATH="$1/bin:$PATH" VIRTUAL_ENV="$1" exec env -0'
         argument = activate.rstrip("/")
@@ -70,9 +77,8 @@ async def activation(sandbox: StatefulSandbox, shell: str, activate: str | None)
             '  if [ -f "$each/bin/activate" ]; then . "$each/bin/activate" "$1" && exec env -0; fi\n'
             "done\nexit 1"
         )
-    before = await _variables(sandbox, (shell, "-c", "exec env -0"), "env")
     after = await _variables(sandbox, (shell, "-c", script, "activate", argument), activate)
-    return {
+    return before, {
         name: value
         for name, value in after.items()
         if before.get(name) != value and name not in _OWN and name.isidentifier()

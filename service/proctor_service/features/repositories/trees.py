@@ -98,11 +98,12 @@ def saving(directory: str | None, most_bytes: int, path: str) -> Operation:
 class SavedFiles(Mapping[bytes, FileState]):
     """Files of a saved repository by path, whose contents are read from the disk when asked for.
 
-    None: unchanged files have no place here. Raises TooMuch for a repository beyond the bounds.
+    `unchanged`: paths of files that are as in the image; these have no content here. `others`: paths of
+    FIFOs, sockets and devices. Raises TooMuch for a repository beyond the bounds.
     """
 
     def __init__(self, path: str) -> None:
-        self._file = Path(path).open("rb")  # noqa: SIM115 - closed by `close`
+        self._path = path
         self._places: dict[bytes, tuple[bytes, int, int]] = {}
         self.unchanged: set[bytes] = set()
         self.others: list[bytes] = []
@@ -120,11 +121,7 @@ class SavedFiles(Mapping[bytes, FileState]):
             elif kind == guest.NESTED:
                 self.nested.append(name)
             elif kind == guest.TOO_MUCH:
-                raise TooMuch(os.pread(self._file.fileno(), size, offset).decode())
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+                raise TooMuch(self._content(offset, size).decode())
 
     def size(self, path: bytes) -> int:
         """Return the size of a file in bytes."""
@@ -132,13 +129,17 @@ class SavedFiles(Mapping[bytes, FileState]):
 
     def __getitem__(self, path: bytes) -> FileState:
         kind, offset, size = self._places[path]
-        return FileState(_MODES[kind], os.pread(self._file.fileno(), size, offset))
+        return FileState(_MODES[kind], self._content(offset, size))
 
     def __iter__(self) -> Iterator[bytes]:
         return iter(self._places)
 
     def __len__(self) -> int:
         return len(self._places)
+
+    def _content(self, offset: int, size: int) -> bytes:
+        with Path(self._path).open("rb") as file:
+            return os.pread(file.fileno(), size, offset)
 
 
 def private_folder() -> str:

@@ -6,7 +6,6 @@ import json
 import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from proctor_client.wire import RepositoryGrader
 from proctor_service.errors import FileRefused, InvalidTask
@@ -20,10 +19,12 @@ from proctor_service.features.repositories.shell import SHELLS, Shell, activatio
 from proctor_service.features.repositories.trees import SOURCE, Tree
 from proctor_service.sandbox.interface import Command, Operation, StatefulSandbox
 
-COMMIT_SOURCE = (
-    Path(one_commit.__file__).read_text()
-    + "\n\ndef main(folder, tag):\n    write_repository(folder.encode(), tag)\n"
-)
+_COMMIT_MAIN = """
+
+def main(directory):
+    folder = os.fsencode(directory)
+    write_repository(folder, is_ignored=rules_of_folder(folder).is_ignored)
+"""
 _GIT_SECONDS = 300.0
 
 
@@ -54,8 +55,8 @@ async def open_workspace(
         raise InvalidTask(f"directory: there is no folder {directory} in the environment")
     if not shells:
         raise InvalidTask("the image has neither bash nor sh")
-    variables = await activation(sandbox, shells[0], grader.activate)
-    shell = Shell(shells[0], directory, {**variables, **grader.env})
+    image_variables, variables = await activation(sandbox, shells[0], grader.activate)
+    shell = Shell(shells[0], directory, {**variables, **grader.env}, image_variables)
     tree = Tree(sandbox, directory, folder)
     from_commit: dict[bytes, FileState] = {}
     if not for_agent and grader.files_from is not None:
@@ -88,7 +89,7 @@ async def _apply(tree: Tree, grader: RepositoryGrader) -> None:
 async def _commit(sandbox: StatefulSandbox, directory: str) -> None:
     """Replace the history of the repository by one commit. Raises InvalidTask."""
     try:
-        await sandbox.operate(Operation(COMMIT_SOURCE, (directory, "")))
+        await sandbox.operate(Operation(one_commit.guest_source() + _COMMIT_MAIN, (directory,)))
     except FileRefused as refused:
         raise InvalidTask(f"the repository has no commit: {refused.message}"[:1000]) from None
 

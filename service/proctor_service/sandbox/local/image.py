@@ -23,7 +23,22 @@ from proctor_service.settings.prepared_folder import SHOWN_AT
 
 _PRELOAD = (
     *("tarfile", "encodings.ascii", "encodings.idna", "encodings.latin_1"),
-    *("base64", "fnmatch", "hashlib", "json", "re", "select", "socket", "struct", "zlib"),
+    *(
+        "base64",
+        "collections.abc",
+        "ctypes",
+        "dataclasses",
+        "fnmatch",
+        "glob",
+        "hashlib",
+        "json",
+        "pathlib",
+        "re",
+        "secrets",
+        "select",
+        "shutil",
+    ),
+    *("selectors", "signal", "socket", "struct", "time", "typing", "zlib"),
 )
 """Modules of the supervisor and of operations, otherwise imported from the image's files."""
 

@@ -8,6 +8,7 @@ inside of the repository.
 
 from __future__ import annotations
 
+import fnmatch
 import glob
 import json
 import os
@@ -424,27 +425,39 @@ def _drop_compiled(folder: int, name: bytes) -> None:
 
 
 def collect_files(directory: str, patterns: list[str], most_bytes: int) -> None:
-    """Write files by pattern, absolute or below a folder, with their absolute paths; links are left out.
+    """Write files by pattern, with their absolute paths: by glob(7), or below a folder by fnmatch(3).
 
-    Files beyond `most_bytes` in total are left out, too.
+    Links are left out, and so are files beyond `most_bytes` in total.
     """
-    out = _Out()
+    out, root = _Out(), os.open("/", _FOLDER)
+    below = [os.fsencode(each) for each in patterns if not each.startswith("/")]
     for pattern in patterns:
-        for found in sorted(
-            glob.glob(_place(directory, pattern), recursive=True, include_hidden=True)
-        ):
-            try:
-                descriptor = os.open(found, _READ)
-            except OSError:
-                continue
-            try:
-                status = os.fstat(descriptor)
-                if stat.S_ISREG(status.st_mode) and status.st_size <= most_bytes:
-                    most_bytes -= status.st_size
-                    out.put_file(FILE, os.fsencode(found), descriptor, status.st_size)
-            finally:
-                os.close(descriptor)
+        if pattern.startswith("/"):
+            for found in sorted(glob.glob(pattern, recursive=True, include_hidden=True)):
+                most_bytes -= _collect(out, root, found, found, most_bytes)
+    top = os.open(directory, _FOLDER)
+    for folder, way, name, status in _walk(top, b"", [0]) if below else ():
+        is_wanted = any(fnmatch.fnmatchcase(way + name, pattern) for pattern in below)
+        if status is not None and is_wanted:
+            place = os.path.join(directory, os.fsdecode(way + name))
+            most_bytes -= _collect(out, folder, os.fsdecode(name), place, most_bytes)
     out.flush()
+
+
+def _collect(out: _Out, folder: int, name: str, place: str, most_bytes: int) -> int:
+    """Write a regular file; return its size, or 0 for one that is left out."""
+    try:
+        descriptor = os.open(name, _READ, dir_fd=folder)
+    except OSError:
+        return 0
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > most_bytes:
+            return 0
+        out.put_file(FILE, os.fsencode(place), descriptor, status.st_size)
+        return status.st_size
+    finally:
+        os.close(descriptor)
 
 
 def print_facts(directory: str | None, programs: list[str]) -> None:
