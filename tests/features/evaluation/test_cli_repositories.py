@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 from command_line import proctor
-from harness import Service, running_service
+from harness import NoBackend, Service, running_service
 
 from proctor_client import wire
 from proctor_client.tasks.files import load_tasks
 from proctor_service.errors import InvalidTask, SandboxLost
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.sandbox.interface import Sandboxes
+from proctor_service.sandbox.interface import Sandboxes, Traits
 
 pytestmark = pytest.mark.usefixtures("no_settings")
 
@@ -62,7 +62,8 @@ async def scripted(submission: Submission, backend: Sandboxes) -> Judgement:
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
-    with running_service(judge=scripted) as running:
+    backend = NoBackend(Traits("none", languages=("python",), has_operations=True))
+    with running_service(judge=scripted, backend=backend) as running:
         yield running
 
 

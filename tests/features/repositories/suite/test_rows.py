@@ -210,8 +210,8 @@ def test_the_audit_and_the_public_report(client: Client, service: Service, tmp_p
     predictions.write_text(
         json.dumps({name: {"model_patch": text} for name, text in patches.items()})
     )
-    options = ("--predictions", predictions, "--report", "swebench", "--report-folder", tmp_path)
-    said = proctor("eval", fit, *options, PROCTOR_URL=service.url)
+    written = ("--report", "swebench", "--report-folder", tmp_path)
+    proctor("eval", fit, "--predictions", predictions, *written, PROCTOR_URL=service.url)
     public = json.loads((tmp_path / "model.eval.json").read_text())
     assert public["resolved_ids"] == [tasks[0].id]
     assert set(public["unresolved_ids"]) == {tasks[1].id, tasks[3].id}
