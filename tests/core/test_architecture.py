@@ -125,6 +125,8 @@ def test_the_guest_needs_the_standard_library_alone() -> None:
         *files_of("guest"),
         *files_of("codec"),
         *files_of("features/aviato/guest"),
+        *files_of("features/repositories/reports/observer"),
+        *files_of("features/repositories/reports/listener"),
         *(
             sandbox / "linux" / f"{name}.py"
             for name in ("kernel", "procfs", "syscalls", "time_limits")

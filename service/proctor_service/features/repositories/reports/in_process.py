@@ -118,6 +118,10 @@ class Events:
                     self.alias_of.setdefault(alias, set()).add(name)
             case "raw", name, raw:
                 _add(self.raw, name, raw)
+            case "failed", name:
+                add_outcome(self.raw, name, "failed")
+            case "repeat", name:
+                self.raw.pop(name, None)
             case "reported", name, reported:
                 _add(self.reported_by_test, name, reported)
             case "collect", name, _:

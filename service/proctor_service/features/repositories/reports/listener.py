@@ -28,7 +28,7 @@ MOST_BYTES = 256 * 1024 * 1024
 """Of all messages of a run; what comes after is not recorded."""
 PACKET_BYTES = 256 * 1024
 CODE_BYTES = 16
-KINDS = frozenset(["test", "raw", "reported", "collect", "doubt", "end"])
+KINDS = frozenset(["test", "failed", "repeat", "raw", "reported", "collect", "doubt", "end"])
 PR_SET_DUMPABLE = 4
 
 
@@ -93,6 +93,7 @@ class Listener:
         self._record = record
         self._token = secrets.token_hex(16).encode()
         self._connections: dict[int, Connection] = {}
+        self._claimants: set[tuple[int, bytes, bytes]] = set()
         self._total = 0
         self._total_bytes = 0
         self._selector = selectors.DefaultSelector()
@@ -173,11 +174,15 @@ class Listener:
 
     def _admit(self, connection: Connection, token: bytes, role: bytes) -> bool:
         """Give the connection a role: one process at a time reports, and its workers do."""
+        identity = identity_of(connection.process_id)
         others = [each for each in self._connections.values() if each.role == "main"]
         if role == b"worker" and secrets.compare_digest(token, self._token):
             connection.role = "worker"
+        elif role == b"main" and identity in self._claimants:
+            self._note(connection, [b"contested"])
         elif role == b"main" and not others:
             connection.role = "main"
+            self._claimants.add(identity)
             self._token = secrets.token_hex(16).encode()
         elif role == b"main" and not any(
             is_below(connection.process_id, each.process_id) for each in others
@@ -191,6 +196,16 @@ class Listener:
         self._total_bytes += len(line)
         if self._total_bytes <= MOST_BYTES:
             self._record(line)
+
+
+def identity_of(process_id: int) -> tuple[int, bytes, bytes]:
+    """A process and its program: number, time of start, and address of the stack, which exec changes."""
+    try:
+        with open(f"/proc/{process_id}/stat", "rb") as status:
+            fields = status.read().rpartition(b")")[2].split()
+        return process_id, fields[19], fields[25]
+    except (OSError, IndexError):
+        return process_id, b"", b""
 
 
 def is_below(process_id: int, above: int) -> bool:

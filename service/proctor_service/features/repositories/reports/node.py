@@ -41,8 +41,9 @@ class NodeReport:
     def files(self, image: ImageFacts) -> Mapping[str, bytes]:
         """The module that Node loads before its program."""
         source = OBSERVER.read_text()
-        for word, name in (("@RESULTS@", self._results), ("@VITEST@", self._vitest)):
-            source = source.replace(word, name)
+        words = {"@RESULTS@": self._results, "@VITEST@": self._vitest, "@KIND@": self.kind}
+        for word, value in words.items():
+            source = source.replace(word, value)
         return {self._observer: source.encode()}
 
     @property

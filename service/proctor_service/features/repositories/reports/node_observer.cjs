@@ -3,7 +3,6 @@
 // runner's own process knows: node:test's parent, jest's and vitest's main process, mocha.
 // One line of RESULTS is {"file", "path": names from the outside, "outcome"}.
 const fs = require("fs");
-const path = require("path");
 const Module = require("module");
 const RESULTS = "@RESULTS@";
 const VITEST = "@VITEST@";
@@ -73,34 +72,29 @@ function observedJest(exported) {
   });
 }
 
-function observeMocha(Mocha) {
-  const { run } = Mocha.prototype;
-  Mocha.prototype.run = function (...given) {
-    hideFromChildren();
-    const runner = run.apply(this, given);
-    const noting = (outcome) => (test) => record(test.file, test.titlePath(), outcome);
-    runner.on("pass", noting("passed"));
-    runner.on("fail", noting("failed"));
-    runner.on("pending", noting("skipped"));
-    return runner;
+const OF_MOCHA = { pass: "passed", fail: "failed", pending: "skipped" };
+
+function observeMocha() {
+  const { EventEmitter } = require("events");
+  const { emit } = EventEmitter.prototype;
+  EventEmitter.prototype.emit = function (event, test) {
+    const outcome = typeof event === "string" && Object.prototype.hasOwnProperty.call(OF_MOCHA, event) ? OF_MOCHA[event] : null;
+    if (outcome && /Runner$/.test(this.constructor.name) && test && typeof test.titlePath === "function") {
+      hideFromChildren();
+      record(test.file, test.titlePath(), outcome);
+    }
+    return emit.apply(this, arguments);
   };
 }
 
-function observeModules() {
+function observeJest() {
   const load = Module._load;
   const seen = new Map();
   Module._load = function (request) {
     const exported = load.apply(this, arguments);
-    if (request === "@jest/core" && exported && exported.runCLI) {
-      if (!seen.has(exported)) seen.set(exported, observedJest(exported));
-      return seen.get(exported);
-    }
-    const isMocha = /(^|\/)mocha(\.js)?$/.test(request); // "mocha", "../lib/mocha"; not "mocha/bin/cli"
-    if (isMocha && typeof exported === "function" && exported.prototype.run && !seen.has(exported)) {
-      seen.set(exported, exported);
-      observeMocha(exported);
-    }
-    return exported;
+    if (request !== "@jest/core" || !exported || !exported.runCLI) return exported;
+    if (!seen.has(exported)) seen.set(exported, observedJest(exported));
+    return seen.get(exported);
   };
 }
 
@@ -111,6 +105,4 @@ function observeVitest() {
   hideFromChildren();
 }
 
-observeNodeTests();
-observeModules();
-observeVitest();
+({ node: observeNodeTests, jest: observeJest, mocha: observeMocha, vitest: observeVitest })["@KIND@"]();

@@ -1,5 +1,6 @@
 """Starts the observation of an interpreter: frameworks come from the image, and are watched."""
 
+import os
 import sys
 from typing import Any, Dict, Optional
 
@@ -75,8 +76,14 @@ class Activation:
             definitions.record(names.get("__file__"), names, code)
 
         namespace["exec"] = execute
-        if "_read_pyc" in namespace:
-            namespace["_read_pyc"] = lambda *args, **kwargs: None
+        read = namespace.get("_read_pyc")
+        if read is not None:
+
+            def read_cache(source: Any, *args: Any, **kwargs: Any) -> Any:
+                is_of_tests = os.path.realpath(str(source)).startswith(settings.DIRECTORY + os.sep)
+                return None if is_of_tests else read(source, *args, **kwargs)
+
+            namespace["_read_pyc"] = read_cache
 
 
 def activate() -> None:

@@ -1,9 +1,24 @@
 """What the test files define: functions by file and name, as they were when the file had run."""
 
+import dis
 import os
 from types import CodeType, FunctionType
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
+CHECKED_BUILTINS = frozenset(
+    [
+        each.__name__
+        for each in (
+            AssertionError, BaseException, Exception, abs, all, any, bool, bytes, dict, enumerate,
+            filter, float, frozenset, getattr, hasattr, hash, id, int, isinstance, issubclass, iter,
+            len, list, map, max, min, next, object, range, repr, reversed, round, set, sorted, str,
+            sum, tuple, type, vars, zip,
+        )
+    ]
+)  # fmt: skip
+"""What tests compare with; other built-ins are replaced for good reasons, such as `print`."""
+CO_OPTIMIZED = 1
+"""Flag of a function's code, which a class's has not."""
 Definition = Tuple[Any, Optional[CodeType]]
 
 
@@ -21,8 +36,10 @@ def definition_of(value: Any) -> Definition:
 class Definitions:
     """Functions of test files, recorded when the file's code has run and before a test runs."""
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, is_of_submission: Callable[[Any], bool]) -> None:
         self._directory = directory
+        self._is_of_submission = is_of_submission
+        self._replaced: Set[str] = set()
         self._codes: Set[CodeType] = set()
         self._by_file: Dict[str, Dict[str, Definition]] = {}
         self._helpers: Dict[str, List[Tuple[str, Any, CodeType]]] = {}
@@ -32,11 +49,16 @@ class Definitions:
         """Return True for a module's name that a file of tests may have."""
         return "test" in name.lower()
 
+    def is_below(self, path: Optional[str]) -> bool:
+        """Return True for a file of the repository, outside of environments in it."""
+        real = os.path.realpath(path or "")
+        return real.startswith(self._directory + os.sep) and "site-packages" not in real
+
     def record(
         self, path: Optional[str], namespace: Dict[str, Any], code: Optional[CodeType]
     ) -> None:
         """Record what the code of a file defined; `code` is that of the module, where it is known."""
-        if path is None or not os.path.realpath(path).startswith(self._directory + os.sep):
+        if path is None or not self.is_below(path):
             return
         path = os.path.realpath(path)
         found: Dict[str, Definition] = {}
@@ -46,13 +68,40 @@ class Definitions:
                 self._add_class(found, name, value, 3)
             elif callable(value):
                 found[name] = definition_of(value)
-                if isinstance(value, FunctionType) and value.__globals__ is namespace:
+                is_own = isinstance(value, FunctionType) and value.__globals__ is namespace
+                if is_own and not name.startswith("test"):  # a test is checked by itself
                     helpers.append((name, value, value.__code__))
         self._by_file[path] = found
         self._helpers[path] = helpers
         self._namespaces[path] = namespace
         if code is not None:
             self._add_codes(code)
+            if self._is_tampered(found, namespace, code):
+                self._replaced.add(path)
+
+    def _is_tampered(
+        self, found: Dict[str, Definition], namespace: Dict[str, Any], code: CodeType
+    ) -> bool:
+        """Return True if another's function stands where the file's code defines one, or shadows.
+
+        A function of the submission that has the name of a built-in counts, unless the file binds it.
+        """
+        for name, defined in functions_of(code, ""):
+            value = found.get(name, (None, None))[0]
+            below = functions_below(value)
+            if value is None or any(each.__code__ is defined for each in below):
+                continue
+            if any(map(self._is_of_submission, [value, *below])):
+                return True
+        shadows = [each for each in CHECKED_BUILTINS if each in namespace]
+        return any(
+            self._is_of_submission(namespace[each]) and each not in bound_by(code)
+            for each in shadows
+        )
+
+    def is_replaced_in(self, path: str) -> bool:
+        """Return True if a file's tests were others' when its code had run."""
+        return path in self._replaced
 
     def _add_codes(self, code: CodeType) -> None:
         self._codes.add(code)
@@ -86,4 +135,50 @@ class Definitions:
             now = namespace.get(name)
             if isinstance(now, FunctionType) and (now is not value or now.__code__ is not code):
                 return now
+        return None
+
+
+def functions_of(code: CodeType, prefix: str) -> Iterator[Tuple[str, CodeType]]:
+    """The functions that a module's code defines, by name; `Class::method` in classes."""
+    for each in code.co_consts:
+        if isinstance(each, CodeType) and not each.co_name.startswith("<"):
+            if each.co_flags & CO_OPTIMIZED:
+                yield prefix + each.co_name, each
+            else:
+                yield from functions_of(each, prefix + each.co_name + "::")
+
+
+def bound_by(code: CodeType) -> Set[str]:
+    """The names that a module's code binds itself; all built-ins where it imports `*`."""
+    bound = set()
+    for each in dis.get_instructions(code):
+        if each.opname in ("STORE_NAME", "STORE_GLOBAL"):
+            bound.add(str(each.argval))
+        elif each.opname == "IMPORT_STAR" or each.argrepr == "INTRINSIC_IMPORT_STAR":
+            return set(CHECKED_BUILTINS)
+    return bound
+
+
+def functions_below(value: Any, depth: int = 4) -> List[FunctionType]:
+    """The functions that a callable is made of: what wrappers, closures, partials and objects hold."""
+    value = getattr(value, "__func__", value)
+    found: List[FunctionType] = []
+    below: List[Any] = []
+    if isinstance(value, FunctionType):
+        found.append(value)
+        below += [vars(value).get("__wrapped__"), *map(cell_value, value.__closure__ or ())]
+    elif not isinstance(value, type):
+        below += [vars(type(value)).get("__call__"), getattr(value, "__wrapped__", None)]
+        below += [getattr(value, "func", None), *list(getattr(value, "__dict__", {}).values())]
+    for each in below if depth else ():
+        if callable(each):
+            found += functions_below(each, depth - 1)
+    return found
+
+
+def cell_value(cell: Any) -> Any:
+    """The value of a closure's cell; None while it is empty."""
+    try:
+        return cell.cell_contents
+    except ValueError:
         return None

@@ -4,10 +4,11 @@ import os
 import sys
 import sysconfig
 from importlib.machinery import PathFinder
-from types import CodeType, FrameType, FunctionType
-from typing import Any, Callable, Dict, FrozenSet, List, Optional, Set, Tuple
+from types import CodeType, FrameType
+from typing import Any, Callable, Dict, FrozenSet, List, Optional, Set
 
-from .definitions import Definitions
+from .definitions import CHECKED_BUILTINS, Definitions, functions_below
+from .records import Owner, code_of
 
 FROM_THE_LIBRARY = ("unittest", "doctest")
 FROM_SITE_PACKAGES = ("pytest", "_pytest", "pluggy")
@@ -26,29 +27,15 @@ CHECKED_FOR_EACH_TEST = frozenset(
     ]
 )
 """Modules and classes that decide an outcome; all others are checked once for each test file."""
-CHECKED_BUILTINS = frozenset(
-    [
-        each.__name__
-        for each in (
-            AssertionError, BaseException, Exception, abs, all, any, bool, bytes, dict, enumerate,
-            filter, float, frozenset, getattr, hasattr, hash, id, int, isinstance, issubclass, iter,
-            len, list, map, max, min, next, object, range, repr, reversed, round, set, sorted, str,
-            sum, tuple, type, vars, zip,
-        )
+
+
+def functions_in(namespace: Any) -> List[str]:
+    """The names in a module or class that have functions, methods or properties."""
+    return [
+        name
+        for name, value in list(namespace.items())
+        if code_of(value) or isinstance(value, (staticmethod, classmethod, property))
     ]
-)  # fmt: skip
-"""What tests compare with; other built-ins are replaced for good reasons, such as `print`."""
-
-Recorded = Tuple[Dict[str, Any], Any, str, Any, Optional[CodeType]]
-"""A namespace, its class or None, a name in it, the value when it was loaded, and its code."""
-
-
-def code_of(value: Any) -> Optional[CodeType]:
-    """The code of a function, method or property; None for what is not made of Python code."""
-    value = getattr(value, "__func__", value)
-    value = getattr(value, "fget", value)
-    code = getattr(value, "__code__", None)
-    return code if isinstance(code, CodeType) else None
 
 
 class Frameworks:
@@ -59,15 +46,20 @@ class Frameworks:
 
     def __init__(self, directory: str, changed: FrozenSet[str]) -> None:
         self.changed = changed
-        self.definitions = Definitions(directory)
+        self.codes: Set[CodeType] = set()
+        self.definitions = Definitions(directory, self.is_of_submission)
         self.when_loaded: Callable[[str, Any], None] = lambda name, module: None
         self._here = os.path.basename(os.path.dirname(os.path.abspath(__file__)))
-        self._records: List[Recorded] = []
-        self._first_records: List[Recorded] = []
+        self._owners: List[Owner] = []
+        self._first_owners: List[Owner] = []
         self._paths: Dict[str, bool] = {}
-        names = vars(sys.modules["builtins"])
-        self._records += [(names, None, n, names[n], None) for n in CHECKED_BUILTINS]
-        self._first_records += self._records
+        names = [*sorted(CHECKED_BUILTINS), "__build_class__"]
+        self._first_owners.append(Owner(vars(sys.modules["builtins"]), names))
+
+    def protect(self, *owners: Any) -> None:
+        """Record functions of the observation itself, so that their replacement shows."""
+        for each in owners:
+            self._owners.append(Owner(vars(each), functions_in(vars(each))))
 
     def observe_loaded(self) -> None:
         """Observe the frameworks' modules that were loaded before this one."""
@@ -86,7 +78,8 @@ class Frameworks:
             spec = PathFinder.find_spec(name, self._folders(top), target)
         if spec is None:
             spec = PathFinder.find_spec(name, path, target)
-        if spec is not None and hasattr(spec.loader, "exec_module"):
+        is_watched = is_framework or self.definitions.is_below(getattr(spec, "origin", None))
+        if is_watched and spec is not None and hasattr(spec.loader, "exec_module"):
             self._watch(spec, is_framework)
         return spec
 
@@ -99,15 +92,22 @@ class Frameworks:
         loader = spec.loader
         execute = loader.exec_module
 
-        def exec_module(module: Any) -> None:
+        def observe_module(module: Any) -> None:
             execute(module)
-            if is_framework:
-                self._observe(spec.name, module)
-            else:
-                self.definitions.record(vars(module).get("__file__"), vars(module), None)
+            self._observe(spec.name, module)
+
+        def run_tests_file(module: Any) -> None:
+            path = loader.get_filename(spec.name)
+            # compiled anew: a prepared cache of the file's code does not count
+            code = loader.source_to_code(loader.get_data(path), path)
+            exec(code, vars(module))
+            self.definitions.record(path, vars(module), code)
 
         try:
-            loader.exec_module = exec_module
+            if is_framework:
+                loader.exec_module = observe_module
+            elif str(spec.origin).endswith(".py") and hasattr(loader, "source_to_code"):
+                loader.exec_module = run_tests_file
         except AttributeError:  # a loader with fixed attributes, such as one of a zip file
             return
 
@@ -115,20 +115,20 @@ class Frameworks:
         if getattr(module, "__file__", None) in self.changed:
             return  # the repository is the framework itself
         self.when_loaded(name, module)
-        self._record(name, vars(module), None)
+        self._record(name, vars(module))
         for each in list(vars(module).values()):
             if isinstance(each, type) and each.__module__ == name:
-                self._record(name + "." + each.__name__, vars(each), each)
+                self._record(name + "." + each.__name__, vars(each))
 
-    def _record(self, name: str, namespace: Any, owner: Any) -> None:
-        for key, value in list(namespace.items()):
-            code = code_of(value)
-            if code is None and not isinstance(value, (staticmethod, classmethod, property)):
-                continue
-            record = (namespace, owner, key, value, code)
-            self._records.append(record)
-            if name in CHECKED_FOR_EACH_TEST or key == "pytest_pyfunc_call":
-                self._first_records.append(record)
+    def _record(self, name: str, namespace: Any) -> None:
+        names = functions_in(namespace)
+        self.codes.update(filter(None, [code_of(namespace[each]) for each in names]))
+        if name in CHECKED_FOR_EACH_TEST:
+            self._first_owners.append(Owner(namespace, names))
+        elif names:
+            self._owners.append(Owner(namespace, names))
+            if "pytest_pyfunc_call" in names:
+                self._first_owners.append(Owner(namespace, ["pytest_pyfunc_call"]))
 
     def is_changed(self, path: Any) -> bool:
         """Return True for the path of a file that the submission wrote."""
@@ -138,17 +138,23 @@ class Frameworks:
             self._paths[path] = answer
         return answer
 
-    def is_foreign(self, value: Any) -> bool:
-        """Return True for a callable whose code the submission wrote, or that has no code."""
+    def is_of_submission(self, value: Any) -> bool:
+        """Return True for a callable whose code a file of the submission has, or made."""
         code = code_of(value)
         if code is None:
+            return False
+        function = getattr(value, "fget", getattr(value, "__func__", value))
+        made_in = getattr(function, "__globals__", {}).get("__file__")
+        return self.is_changed(code.co_filename) or self.is_changed(made_in)
+
+    def is_foreign(self, value: Any) -> bool:
+        """Return True for a callable of the submission, one that no file has, or one without code."""
+        code = code_of(value)
+        if code is None or self.is_of_submission(value):
             return True
-        path: Any = code.co_filename
-        if path.startswith("<") and not path.startswith("<frozen"):  # made by exec
-            function = getattr(value, "fget", getattr(value, "__func__", value))
-            path = getattr(function, "__globals__", {}).get("__file__")
-            return path is None or self.is_changed(path)
-        return self.is_changed(path)
+        function = getattr(value, "fget", getattr(value, "__func__", value))
+        has_file = getattr(function, "__globals__", {}).get("__file__") is not None
+        return not has_file and not code.co_filename.startswith("<frozen")
 
     def is_replaced(self, function: Any, definition: Any) -> bool:
         """Return True if a test is no more the one that its file defined, nor made of it by others."""
@@ -165,25 +171,19 @@ class Frameworks:
     def accept_changes(self) -> List[str]:
         """Record anew what installed plugins or unchanged files replaced; return the other names."""
         wrong = []
-        for records in (self._records, self._first_records):
-            for i, (namespace, owner, name, value, code) in enumerate(records):
-                now = namespace.get(name)
-                if now is value and code_of(now) is code:
-                    continue
-                if self.is_foreign(now):
-                    wrong.append(name)
-                else:
-                    records[i] = (namespace, owner, name, now, code_of(now))
+        for owner in self._first_owners + self._owners:
+            if not owner.is_unchanged():
+                foreign = [name for name, value in owner.changes() if self.is_foreign(value)]
+                wrong += foreign
+                if not foreign:
+                    owner.accept()
         return wrong
 
     def first_change(self, is_thorough: bool) -> Optional[str]:
         """Return the name of a function that is no more as it was loaded, None if all are."""
-        for namespace, _, name, value, code in (
-            self._records if is_thorough else self._first_records
-        ):
-            now = namespace.get(name)
-            if now is not value or (code is not None and code_of(now) is not code):
-                return name
+        for owner in self._first_owners + (self._owners if is_thorough else []):
+            if not owner.is_unchanged():
+                return next(owner.changes(), ("a function", None))[0]
         return None
 
     def foreign_frame(self, frame: Optional[FrameType], outer: Set[FrameType]) -> bool:
@@ -193,28 +193,3 @@ class Frameworks:
                 return True
             frame = frame.f_back
         return False
-
-
-def functions_below(value: Any, depth: int = 4) -> List[FunctionType]:
-    """The functions that a callable is made of: what wrappers, closures, partials and objects hold."""
-    value = getattr(value, "__func__", value)
-    found: List[FunctionType] = []
-    below: List[Any] = []
-    if isinstance(value, FunctionType):
-        found.append(value)
-        below += [vars(value).get("__wrapped__"), *map(cell_value, value.__closure__ or ())]
-    elif not isinstance(value, type):
-        below += [vars(type(value)).get("__call__"), getattr(value, "__wrapped__", None)]
-        below += [getattr(value, "func", None), *list(getattr(value, "__dict__", {}).values())]
-    for each in below if depth else ():
-        if callable(each):
-            found += functions_below(each, depth - 1)
-    return found
-
-
-def cell_value(cell: Any) -> Any:
-    """The value of a closure's cell; None while it is empty."""
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return None

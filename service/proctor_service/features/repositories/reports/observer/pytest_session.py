@@ -6,7 +6,7 @@ of pytest's reports. Who judges compares them.
 
 import os
 import sys
-from typing import Any, Dict, Generator, List, Optional, Set
+from typing import Any, Callable, Dict, Generator, List, Optional, Set, Tuple
 
 from . import settings
 from .channel import Channel
@@ -15,6 +15,8 @@ from .frameworks import Frameworks
 from .watching import Observation, awaits
 
 TOKEN = "proctor_token"
+CALLERS_OF_HOOKS = ("_multicall", "run_old_style_hookwrapper")
+"""Functions of pluggy, by version and kind of hook."""
 PHASES = ("setup", "call", "teardown")
 
 
@@ -32,8 +34,33 @@ class PytestSession:
         self._role = ""
         self._file = ""
         self._root = ""
+        self._prefix = ""
         self._session_id = os.getpid()
-        channel.senders.update([PytestSession._send.__code__, PytestSession._claim.__code__])
+        own = PytestSession
+        self._callers = {
+            own._finish.__code__: (own.pytest_runtest_logreport, own.pytest_sessionfinish),
+            own._repeat.__code__: (own.pytest_runtest_call,),
+            own._note.__code__: (own.pytest_pyfunc_call, own.pytest_runtest_call),
+        }
+        channel.senders.update([own._send.__code__, own._claim.__code__, *self._callers])
+        channel.is_right = self._is_right
+        frameworks.protect(own, Observation, Channel, Frameworks)
+
+    def _is_right(self, frame: Any) -> bool:
+        """Return True for a call of this plugin by pytest, with nothing of the submission above."""
+        hooks = self._callers.get(frame.f_code, ())
+        hook = frame.f_back
+        if hook is None or hook.f_code not in [each.__code__ for each in hooks]:
+            return False
+        caller = hook.f_back
+        if caller is None or caller.f_code.co_name not in CALLERS_OF_HOOKS:
+            return False
+        is_known = not self._frameworks.codes or caller.f_code in self._frameworks.codes
+        return is_known and not self._frameworks.foreign_frame(frame, self._outer)
+
+    def _failed(self, name: str) -> Callable[[], None]:
+        """A function that says at once that the raw outcome of a test is a failure."""
+        return lambda: self._send("failed", name)
 
     def _send(self, kind: str, *fields: str) -> None:
         self._channel.send(kind, *fields)
@@ -51,7 +78,13 @@ class PytestSession:
             frame = frame.f_back
         if "PYTEST_XDIST_WORKER" not in os.environ:
             self._claim("main")
-        self._root = root_of(early_config)
+        self._set_root(early_config)
+
+    def _set_root(self, config: Any) -> None:
+        # Newer versions of pytest have the one attribute, older ones the other.
+        self._root = str(getattr(config, "rootpath", None) or config.rootdir)
+        prefix = os.path.relpath(self._root)
+        self._prefix = "" if prefix.startswith(".") else prefix + "/"
 
     def pytest_configure_node(self, node: Any) -> None:
         node.workerinput[TOKEN] = self._channel.token
@@ -66,7 +99,7 @@ class PytestSession:
             self._claim("main")
         if config.pluginmanager.hasplugin("dsession"):
             self._role += "+controller"
-        self._root = root_of(config)
+        self._set_root(config)
         for name in self._frameworks.accept_changes():
             self._send("doubt", "", "framework_changed", name)
 
@@ -81,7 +114,9 @@ class PytestSession:
 
     def pytest_runtest_call(self, item: Any) -> Generator[None, Any, None]:
         """Observe test cases, and items that are no function, within all other wrappers."""
-        observation = Observation()
+        if self._raw.pop(item.nodeid, None) is not None:
+            self._repeat(item.nodeid)
+        observation = Observation(self._failed(item.nodeid))
         classes = {each.__name__ for each in type(item).__mro__}
         is_case, is_function = "TestCaseFunction" in classes, isinstance(item, self._function)
         function: Any = item.obj if is_case else None
@@ -110,17 +145,21 @@ class PytestSession:
     def pytest_pyfunc_call(self, pyfuncitem: Any) -> Generator[None, Any, None]:
         """Observe the call of a test function, within all other wrappers."""
         function = pyfuncitem.obj
-        observation = Observation()
+        observation = Observation(self._failed(pyfuncitem.nodeid))
         self._doubt(pyfuncitem, function)
         pyfuncitem.obj = observation.watched(function)
         yield
         pyfuncitem.obj = function
         self._note(pyfuncitem.nodeid, observation.raw)
 
+    def _repeat(self, name: str) -> None:
+        """Say that a test is run again, before it was reported: a plugin repeats failed ones."""
+        self._channel.send("repeat", name)
+
     def _note(self, name: str, raw: str) -> None:
         self._raw[name] = raw
         if os.getpid() != self._session_id:  # a plugin that forks for each test, and reports itself
-            self._send("raw", name, raw)
+            self._channel.send("raw", name, raw)
 
     def _doubt(self, item: Any, function: Any) -> None:
         reason = self._doubt_about(item, function)
@@ -135,12 +174,14 @@ class PytestSession:
         changed = self._frameworks.first_change(is_first)
         if changed:
             return "framework_changed " + changed
-        if self._frameworks.foreign_frame(sys._getframe(), self._outer):
-            return "foreign_caller"
+        if any(each and self._frameworks.is_of_submission(each) for each in tracers()):
+            return "traced"
         if function is None:
             return None
         definitions = self._frameworks.definitions
         path = os.path.join(self._root, file)
+        if definitions.is_replaced_in(path):
+            return "test_replaced"
         helper = definitions.replaced_helper(path)
         if helper is not None and self._is_foreign(helper):
             return "helper_replaced " + str(helper.__name__)
@@ -174,19 +215,21 @@ class PytestSession:
         if when == "teardown":
             self._finish(name)
 
+    def _alias(self, name: str) -> str:
+        """The name that pytest prints, where tests lie below another folder than the working one."""
+        return self._prefix + name if self._prefix else ""
+
     def _finish(self, name: str) -> None:
         phases = self._phases.pop(name, {})
         raw = self._raw.pop(name, "none")
         reported = reported_outcome(phases)
         doubt = self._doubts.pop(name, None)
-        if self._frameworks.foreign_frame(sys._getframe(), self._outer):
-            doubt = "foreign_caller"
         if doubt:
             self._send("doubt", name, *doubt.partition(" ")[::2])
         if self._role.endswith("controller") or os.getpid() != self._session_id:
-            self._send("reported", name, reported)
+            self._channel.send("reported", name, reported)
         else:
-            self._send("test", name, raw, reported, "")
+            self._channel.send("test", name, raw, reported, self._alias(name))
 
     def pytest_sessionfinish(self, session: Any, exitstatus: Any) -> None:
         changed = self._frameworks.first_change(True)
@@ -197,9 +240,9 @@ class PytestSession:
         self._send("end", str(int(exitstatus)))
 
 
-def root_of(config: Any) -> str:
-    """The folder to which names of tests are relative; newer versions of pytest have a path alone."""
-    return str(getattr(config, "rootpath", None) or config.rootdir)
+def tracers() -> Tuple[Any, Any]:
+    """The functions that trace and profile this thread."""
+    return sys.gettrace(), sys.getprofile()
 
 
 def reported_outcome(phases: Dict[str, str]) -> str:

@@ -29,8 +29,19 @@ class UnittestRuns:
         self._is_inside = False
         self._outer: Set[Any] = set()
         self._module = ""
-        for function in (UnittestRuns._send, UnittestRuns.claim):
-            channel.senders.add(function.__code__)
+        own = UnittestRuns
+        channel.senders.update([own._send.__code__, own.claim.__code__, own._run.__code__])
+        channel.is_right = self._is_right
+        frameworks.protect(own, Observation, Channel, Frameworks)
+
+    def _is_right(self, frame: Any) -> bool:
+        """Return True for a call with nothing of the submission above."""
+        is_own = frame.f_code is UnittestRuns._run.__code__
+        return is_own and not self._frameworks.foreign_frame(frame, self._outer)
+
+    def _failed(self, name: str) -> Callable[[], None]:
+        """A function that says at once that the raw outcome of a test is a failure."""
+        return lambda: self._send("failed", name)
 
     def _send(self, kind: str, *fields: str) -> None:
         self._channel.send(kind, *fields)
@@ -91,7 +102,7 @@ class UnittestRuns:
         method = case._testMethodName
         name = ".".join([type(case).__module__, type(case).__qualname__, method])
         function = getattr(case, method, None)
-        observation = Observation()
+        observation = Observation(self._failed(name))
         reported: List[str] = []
         doubt = self._doubt_about(case, method, function)
         if function is not None:
@@ -107,7 +118,9 @@ class UnittestRuns:
                 self._send("doubt", name, *doubt.partition(" ")[::2])
             outcome = max(reported, key=SEVERITY.index) if reported else "none"
             lines = (getattr(case, "_testMethodDoc", None) or "").strip().splitlines()
-            self._send("test", name, observation.raw, outcome, lines[0].strip() if lines else "")
+            self._channel.send(
+                "test", name, observation.raw, outcome, lines[0].strip() if lines else ""
+            )
 
     def _observe_result(self, result: Any, reported: List[str]) -> List[str]:
         """Note in `reported` what the test case tells this result."""
@@ -136,13 +149,13 @@ class UnittestRuns:
         self._module = module
         if changed:
             return "framework_changed " + changed
-        if frameworks.foreign_frame(sys._getframe(), self._outer):
-            return "foreign_caller"
         path = getattr(sys.modules.get(module), "__file__", None)
         if path is None or function is None:
             return ""
         path = os.path.realpath(path)
         definitions = frameworks.definitions
+        if definitions.is_replaced_in(path):
+            return "test_replaced"
         helper = definitions.replaced_helper(path)
         if helper is not None and frameworks.is_foreign(helper):
             return "helper_replaced " + str(helper.__name__)

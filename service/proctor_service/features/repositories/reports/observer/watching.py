@@ -24,17 +24,23 @@ def awaits(case: Any) -> bool:
 
 
 class Observation:
-    """How the call of one test function ended: `raw` is an outcome, or `none` without a call."""
+    """How the call of one test function ended: `raw` is an outcome, or `none` without a call.
 
-    __slots__ = ("raw",)
+    `when_failed` is called at once, before anything else learns of the failure.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_when_failed", "raw")
+
+    def __init__(self, when_failed: Callable[[], None]) -> None:
         self.raw = NOT_CALLED
+        self._when_failed = when_failed
 
     def ended(self, error: Optional[BaseException]) -> None:
         """Note the end of a call; of several calls a failed one counts."""
         if self.raw != "failed":
             self.raw = RETURNED if error is None else outcome_of(error)
+            if self.raw == "failed":
+                self._when_failed()
 
     def watched(self, function: Callable[..., Any], is_awaited: bool = True) -> Callable[..., Any]:
         """Return a function that calls `function` and notes how it ended; a method for a method.
