@@ -29,7 +29,7 @@ from proctor_service.outcomes import (
     TrajectoryPlan,
     TrajectoryTask,
 )
-from proctor_service.sandbox.interface import Command, Ended, Limits, Usage
+from proctor_service.sandbox.interface import Command, Ended, Limits, Operation, Usage
 from proctor_service.settings.mcp_servers import McpServer
 
 GRADER = AssertsGrader(kind="asserts", tests=["assert f() == 1", "assert f() == 2"])
@@ -177,6 +177,9 @@ class Place:
 
     async def snapshot(self) -> bytes:
         return b"a tar archive"
+
+    async def operate(self, operation: Operation) -> None:
+        raise FileRefused("no code of the service")
 
     async def stop(self) -> None:
         self.world.stopped += 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from harness import NoBackend
@@ -16,6 +16,7 @@ from proctor_service.sandbox.interface import (
     Ending,
     Hear,
     Limits,
+    Operation,
     StatefulSandbox,
     Traits,
     Usage,
@@ -107,6 +108,13 @@ class ScriptedSandbox:
     ) -> None:
         """Refused: only sandboxes of an image take changes over."""
         raise FileRefused("no image")
+
+    async def operate(self, operation: Operation, most_bytes: int = 1 << 16) -> bytes:
+        """Refused: nothing of the service runs in it."""
+        raise FileRefused("no code of the service")
+
+    async def set_command_defaults(self, directory: str, variables: Mapping[str, str]) -> None:
+        """Nothing: its commands run nowhere."""
 
     async def ended(self) -> Ended:
         """Waits for `end` or `lose`."""

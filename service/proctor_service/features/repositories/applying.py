@@ -1,12 +1,13 @@
 """Applies the files of a patch in one reading to a base. Pure, no I/O, never in part.
 
-Within one diff of git, renames and copies take their source as it was before the diff; in several diffs, one
-after the other, they take it as the earlier ones made it.
+Within one diff of git, copies and swapped files take their source as it was before the diff; in several
+diffs, one after the other, they take it as the earlier ones made it. A diff of git is sorted by path, so
+another one begins where the order falls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from proctor_service.features.repositories import hunks
 from proctor_service.features.repositories.binary_patches import blob_hash, patched_binary
@@ -17,6 +18,7 @@ from proctor_service.features.repositories.change import (
     LeftOut,
     Mode,
     Reason,
+    is_possible,
     shown_path,
 )
 from proctor_service.features.repositories.failures import Applied, PatchFailed, Work
@@ -58,21 +60,19 @@ class WorkingFiles:
                 files[path] = state
         return Change(files)
 
-    def conflict(self) -> tuple[bytes, bytes] | None:
-        """Return a file that would lie below another file, and that other one; None without one."""
+    def conflicts(self) -> Iterator[tuple[bytes, bytes]]:
+        """Yield each file that would lie below another file, and that other one."""
         made = [path for path, state in self.changed.items() if state is not None]
         for path in made:
-            for parent in parents(path):
-                if self.exists(parent):
-                    return path, parent
+            above = next((each for each in parents(path) if self.exists(each)), None)
+            if above is not None:
+                yield path, above
         added = {path for path in made if path not in self.paths}
         if added:
             for path in self.paths:
-                if self.exists(path):
-                    for parent in parents(path):
-                        if parent in added:
-                            return path, parent
-        return None
+                above = next((each for each in parents(path) if each in added), None)
+                if above is not None and self.exists(path):
+                    yield path, above
 
 
 def parents(path: bytes) -> list[bytes]:
@@ -99,22 +99,40 @@ def applied_in(
     return application.result()
 
 
+def _diff_numbers(files: Sequence[FilePatch], reading: Reading) -> list[int]:
+    """Return for each file the number of the diff that it belongs to."""
+    found: list[int] = []
+    number, last, last_kind = 0, b"", ""
+    for file in files:
+        path = reading.path(file.new) or reading.path(file.old) or b""
+        is_new_type = path == last and (last_kind, file.kind) == ("delete", "create")
+        number += bool(found) and path <= last and not is_new_type
+        last, last_kind = path, file.kind
+        found.append(number)
+    return found
+
+
 class _Application:
     def __init__(
         self, files: Sequence[FilePatch], reading: Reading, working: WorkingFiles, work: Work
     ) -> None:
         self._reading, self._working, self._work = reading, working, work
+        numbers = _diff_numbers(files, reading)
+        self._numbers = iter(numbers)
+        self._diff_number = 0
         self._gone = {
-            path
-            for file in files
+            (number, path)
+            for number, file in zip(numbers, files, strict=True)
             if file.kind in ("rename", "delete") and (path := reading.path(file.old)) is not None
         }
+        self._starts: dict[bytes, tuple[int, FileState | None]] = {}
         self._replaced = set[bytes]()  # made anew before the part that takes the old file away
         self._how: dict[str, None] = {}
         self._left_out: dict[LeftOut, None] = {}
 
     def apply(self, file: FilePatch, reason_of: ReasonOf) -> None:
         old, new = self._reading.path(file.old), self._reading.path(file.new)
+        self._diff_number = next(self._numbers)
         effects = [new] if file.kind != "rename" else [new, old]
         effects = [each for each in effects if each is not None] or [old]
         reason = self._reason(file, effects)
@@ -142,7 +160,7 @@ class _Application:
 
     def _apply(self, file: FilePatch, old: bytes | None, new: bytes | None) -> None:
         for name in (file.old, file.new):
-            if name is not None and (b"\0" in name.raw or self._reading.path(name) is None):
+            if name is not None and not is_possible(self._reading.path(name) or b""):
                 raise PatchFailed("a name that no file can have", file.shown)
         if file.kind == "create" or (
             file.may_create and not self._working.exists(new) and not self._working.exists(old)
@@ -168,12 +186,19 @@ class _Application:
         return state
 
     def _put(self, path: bytes, state: FileState | None) -> None:
+        if path not in self._starts or self._starts[path][0] != self._diff_number:
+            self._starts[path] = self._diff_number, self._working.state(path)
         self._working.changed[path] = state
+
+    def _before(self, path: bytes) -> FileState | None:
+        """Return the state of a file before the present diff."""
+        number, state = self._starts.get(path, (-1, None))
+        return state if number == self._diff_number else self._working.state(path)
 
     def _put_new(self, file: FilePatch, path: bytes, state: FileState) -> None:
         """Put a file where none is, or where a later part of the diff takes the present one away."""
         if self._working.exists(path):
-            if path not in self._gone:
+            if (self._diff_number, path) not in self._gone:
                 shown = shown_path(path)
                 raise PatchFailed(f"the repository already has a file {shown}", file.shown)
             self._replaced.add(path)
@@ -186,7 +211,7 @@ class _Application:
 
     def _delete(self, file: FilePatch, path: bytes) -> None:
         is_replaced = path in self._replaced
-        before = self._working.base.state(path) if is_replaced else self._existing(path, file)
+        before = self._before(path) if is_replaced else self._existing(path, file)
         assert before is not None
         if (file.hunks or file.binary is not None) and self._patched(file, before).content:
             raise PatchFailed("the patch removes the file, but not all of its lines", file.shown)
@@ -197,7 +222,7 @@ class _Application:
 
     def _move(self, file: FilePatch, old: bytes, new: bytes) -> None:
         working = self._working
-        before = working.base.state(old) if old in working.paths else None
+        before = self._before(old)
         now = None if old in self._replaced else working.state(old)
         options = [before, now] if file.kind == "copy" else [now, before]
         states = [each for each in options if each is not None]
@@ -243,16 +268,13 @@ class _Application:
         return FileState(mode, content)
 
     def result(self) -> Applied:
-        conflict = self._working.conflict()
-        while conflict is not None:
-            path, parent = conflict
+        for path, parent in list(self._working.conflicts()):
             state = self._working.changed.get(parent)
             if state is None or state.mode != "link" or path not in self._working.changed:
                 raise PatchFailed(
                     f"{shown_path(path)} would lie below the file {shown_path(parent)}",
                     shown_path(path),
                 )
-            del self._working.changed[path]
+            self._working.changed.pop(path)
             self._left_out[LeftOut(shown_path(path), "below_a_link")] = None
-            conflict = self._working.conflict()
         return Applied(self._working.change(), tuple(self._how), tuple(self._left_out))

@@ -68,6 +68,19 @@ class LeftOut:
     reason: Reason
 
 
+LONGEST_PATH_BYTES = 4096
+"""PATH_MAX of Linux."""
+MAX_COMPONENTS = 128
+
+
+def is_possible(path: bytes) -> bool:
+    """Return True for a path that a file of a repository can have: bounded, and below its folder."""
+    if not path or len(path) > LONGEST_PATH_BYTES or b"\0" in path:
+        return False
+    names = path.split(b"/")
+    return len(names) <= MAX_COMPONENTS and not any(each in (b"", b".", b"..") for each in names)
+
+
 def shown_path(path: bytes) -> str:
     """Return a path for people: UTF-8, other bytes as `\\xff`."""
     return path.decode("utf-8", "backslashreplace")

@@ -40,6 +40,12 @@ _READ_BY = {
 PACKAGE_RUNNERS = frozenset(["npm", "yarn", "pnpm", "npx", "bun"])
 _ENDS = frozenset([";", "&&", "||", "|", "&", "\n", ";;", "|&"])
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_SETTINGS_OPTIONS = frozenset(
+    ["-c", "--config", "--config-file", "--rcfile", "--rc", "-r", "--require", "--import", "--loader",
+     "--bootstrap", "--configuration", "--setup", "--setupFiles", "--opts", "--env-file", "--init-script"]
+)  # fmt: skip
+_PARTLY_PROTECTED = frozenset(["pyproject.toml", "setup.cfg", "package.json"])
+"""Files of which some keys alone are the task's: see `settings_keys`."""
 _NEVER = frozenset(["setup.py"])
 """Scripts that honest changes edit."""
 
@@ -142,6 +148,7 @@ def _run_by(words: Sequence[str], at: int, folder: str, read: Read) -> Iterator[
             script = next((each for each in rest if not each.startswith("-")), None)
             if script is not None:
                 yield _below(folder, script), is_shell
+    yield from ((path, False) for path in _of_options(rest, folder, read))
     where = folder
     for option, value in pairwise(rest):
         if option in ("-C", "--directory", "--prefix", "--cwd"):
@@ -150,6 +157,18 @@ def _run_by(words: Sequence[str], at: int, folder: str, read: Read) -> Iterator[
             yield _below(folder, value), False
     for read_file in _READ_BY.get(name, ()):
         yield _below(where, read_file), False
+
+
+def _of_options(words: Sequence[str], folder: str, read: Read) -> Iterator[str]:
+    """Yield the files of settings and of code that options name, such as `-c ci/pytest.ini`."""
+    option_pairs = [*pairwise(words), *(each.partition("=")[::2] for each in words if "=" in each)]
+    for option, value in option_pairs:
+        if option in _SETTINGS_OPTIONS and value and not value.startswith("-"):
+            for ending in ("", ".js", ".cjs", ".mjs", ".ts"):
+                path = _below(folder, value + ending)
+                if posixpath.basename(path) not in _PARTLY_PROTECTED and read(path) is not None:
+                    yield path
+                    break
 
 
 def _inner_commands(words: Sequence[str], at: int, folder: str, read: Read) -> Iterator[str]:

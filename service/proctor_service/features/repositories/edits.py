@@ -13,7 +13,14 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from proctor_service.features.repositories.applying import ReasonOf, WorkingFiles, stated_reason
-from proctor_service.features.repositories.change import Base, FileState, LeftOut, shown_path
+from proctor_service.features.repositories.change import (
+    LONGEST_PATH_BYTES,
+    Base,
+    FileState,
+    LeftOut,
+    is_possible,
+    shown_path,
+)
 from proctor_service.features.repositories.failures import (
     MAX_PATCH_BYTES,
     MAX_PATCH_LINES,
@@ -35,13 +42,10 @@ _DIVIDER = re.compile(rb"={5,9}\s*$")
 _REPLACE = re.compile(rb"(?:>{5,9}|\+{5,9}) ?REPLACE>?\s*$")
 """Matches `>>>>>>> REPLACE` and `+++++++ REPLACE`."""
 _FENCE = re.compile(rb"\s*(?:`{3,}|~{3,})\s*([^`]*)$")
-_DECORATION = re.compile(
-    rb"^(?:[#*\->\s]+)?(?:(?:file ?(?:path|name)?|path)\s*[:=]\s*)?[`*\"'<]*(.*?)[`*\"'>:]*\s*$",
-    re.I | re.S,
-)
-"""Finds `src/app.py` in `### src/app.py`, `**src/app.py**`, "File: `src/app.py`", `src/app.py:`."""
+_LABEL = re.compile(rb"(?:file ?(?:path|name)?|path)\s*[:=]\s*", re.I)
+"""Matches `File: ` and `path=` before a path."""
+MAX_BLOCKS = 10_000
 MAX_DIVIDERS = 16
-LONGEST_PATH = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,8 @@ def read_edits(text: bytes) -> Edits:
                 f"line {begin}: a block without `=======` and `>>>>>>> REPLACE`",
                 hunk=len(blocks) + 1,
             )
+        if len(blocks) == MAX_BLOCKS:
+            raise PatchFailed(f"the text has more than {MAX_BLOCKS} blocks")
         if not names:
             raise PatchFailed(
                 f"line {begin}: a block without the path of its file", hunk=len(blocks) + 1
@@ -124,15 +130,21 @@ def _names_before(lines: Sequence[bytes], begin: int, at: int) -> list[bytes]:
         if fence is not None:
             found += [word for word in fence[1].split() if b"/" in word or b"." in word][:1]
             continue
-        if not line.strip() or len(line) > LONGEST_PATH:
+        if not line.strip() or len(line) > LONGEST_PATH_BYTES:
             continue
-        decorated = _DECORATION.match(line.strip())
-        if decorated is not None and decorated[1]:
-            found.append(decorated[1].removeprefix(b"./"))
+        if name := _undecorated(line):
+            found.append(name)
         texts += 1
         if texts == 2:
             break
     return found
+
+
+def _undecorated(line: bytes) -> bytes:
+    """Return the path in `### src/app.py`, `**src/app.py**`, "File: `src/app.py`", `src/app.py:`."""
+    text = line.strip().lstrip(b"#*-> \t").lstrip(b"`\"'<")
+    label = _LABEL.match(text)
+    return text[label.end() if label else 0 :].strip(b"`*\"'<>: \t").removeprefix(b"./")
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +225,7 @@ class Edits:
                 if (reason := stated_reason(reason_of(path))) is None:
                     raise
                 left_out[LeftOut(shown_path(path), reason)] = None
-        conflict = working.conflict()
+        conflict = next(working.conflicts(), None)
         if conflict is not None:
             raise PatchFailed("a file would lie below another file", shown_path(conflict[0]))
         return Applied(working.change(), tuple(how), tuple(left_out))
@@ -238,9 +250,8 @@ def _search(block: Block) -> list[bytes]:
 
 def _is_plausible(path: bytes) -> bool:
     """Return True for a path that a new file may have: with a folder or an ending, without blanks."""
-    parts = path.split(b"/")
     is_name = b"/" in path or b"." in path
-    return is_name and not re.search(rb"[\s\0]", path) and b".." not in parts
+    return is_name and is_possible(path) and not re.search(rb"\s", path)
 
 
 def _edit(

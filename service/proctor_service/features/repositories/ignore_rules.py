@@ -25,10 +25,29 @@ _NAMED_CLASS = re.compile(rb"\[:([a-z]+):\]")
 """Matches `[:alpha:]` in `[[:alpha:]_]`."""
 
 
+class NamePattern:
+    """A pattern with `*`, `?` and `[…]` for one component of a path."""
+
+    def __init__(self, pattern: bytes) -> None:
+        self.is_any_number = pattern == b"**"
+        self._plain = None if re.search(rb"[*?\[\\]", pattern) else pattern
+        is_ending = pattern[:1] == b"*" and not re.search(rb"[*?\[\\]", pattern[1:])
+        self._ending = pattern[1:] if is_ending else None
+        self._tokens = _tokens(pattern)
+
+    def matches(self, name: bytes) -> bool:
+        """Return True if the pattern matches the whole name."""
+        if self._plain is not None:
+            return name == self._plain
+        if self._ending is not None:
+            return name.endswith(self._ending)
+        return _tokens_match(self._tokens, name)
+
+
 class Pattern(NamedTuple):
     """One line of a `.gitignore`. `parts`: components, `**` for any number of them."""
 
-    parts: tuple[bytes, ...]
+    parts: tuple[NamePattern, ...]
     is_negated: bool
     is_folder: bool
 
@@ -53,30 +72,28 @@ def read_patterns(text: bytes) -> list[Pattern]:
             continue
         if not is_anchored:
             parts.insert(0, b"**")
-        found.append(Pattern(tuple(parts), is_negated, is_folder))
+        found.append(Pattern(tuple(map(NamePattern, parts)), is_negated, is_folder))
     return found
 
 
-def matches(parts: tuple[bytes, ...], names: list[bytes]) -> bool:
+def matches(parts: tuple[NamePattern, ...], names: list[bytes]) -> bool:
     """Return True if the components of a pattern match those of a path, from the begin to the end."""
+    if len(parts) == 2 and parts[0].is_any_number and not parts[1].is_any_number:
+        return parts[1].matches(names[-1])
     reachable = {0}
     for index, part in enumerate(parts):
-        if part == b"**":
+        if part.is_any_number:
             first, is_last = min(reachable, default=len(names) + 1), index == len(parts) - 1
             # at the end, `**` matches what lies in a folder, not the folder
             reachable = set(range(first + is_last, len(names) + 1))
         else:
-            reachable = {
-                at + 1 for at in reachable if at < len(names) and name_matches(part, names[at])
-            }
+            reachable = {at + 1 for at in reachable if at < len(names) and part.matches(names[at])}
         if not reachable:
             return False
     return len(names) in reachable
 
 
-def name_matches(pattern: bytes, name: bytes) -> bool:
-    """Return True if a pattern with `*`, `?` and `[…]` matches a whole component."""
-    tokens = _tokens(pattern)
+def _tokens_match(tokens: list[bytes], name: bytes) -> bool:
     at, token, star, retried = 0, 0, -1, 0
     while at < len(name):
         if token < len(tokens) and tokens[token] == _STAR:
@@ -174,10 +191,10 @@ class IgnoreRules:
         return False
 
 
-def matching(patterns: Iterable[str], path: bytes) -> bool:
-    """Return True if one of some patterns, as in a `.gitignore`, names a path or a folder above it."""
-    read = b"\n".join(each.encode("utf-8", "surrogateescape") for each in patterns)
-    return IgnoreRules(lambda name: read if name == b".gitignore" else None).is_ignored(path)
+def rules_of(patterns: Iterable[str]) -> IgnoreRules:
+    """Return rules that name what these patterns name, as lines of a `.gitignore`."""
+    text = b"\n".join(each.encode("utf-8", "surrogateescape") for each in patterns)
+    return IgnoreRules(lambda name: text if name == b".gitignore" else None)
 
 
 def rules_of_folder(folder: bytes) -> IgnoreRules:

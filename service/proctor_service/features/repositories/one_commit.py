@@ -30,7 +30,7 @@ _COMMIT, _TREE, _BLOB, _TAG = 1, 2, 3, 4
 _KINDS = {_COMMIT: b"commit", _TREE: b"tree", _BLOB: b"blob", _TAG: b"tag"}
 _PERSON = b"base <base@localhost> %d +0000"
 _TAG_NAME = re.compile(
-    r"(?!.*(?:\.\.|//|/\.|\.lock(?:/|$)|[/.]$))[A-Za-z0-9][\w./+@-]{0,200}$", re.A
+    r"(?!.*(?:\.\.|//|/\.|\.lock(?:/|$)|[/.]$))[A-Za-z0-9][\w./+@-]{0,200}\Z", re.A
 )
 """Matches `v1.2.3` and `release/2024-01`, and no name that leaves the folder of tags."""
 _CONFIG = b"""[core]

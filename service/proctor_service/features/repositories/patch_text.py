@@ -13,7 +13,12 @@ from typing import Literal
 
 from proctor_service.features.repositories import quoted_names
 from proctor_service.features.repositories.binary_patches import BinaryData, read_binary
-from proctor_service.features.repositories.change import Mode, shown_path
+from proctor_service.features.repositories.change import (
+    LONGEST_PATH_BYTES,
+    MAX_COMPONENTS,
+    Mode,
+    shown_path,
+)
 from proctor_service.features.repositories.failures import (
     MAX_PATCH_BYTES,
     MAX_PATCH_LINES,
@@ -83,6 +88,16 @@ class FilePatch:
         return self.kind == "modify" and bool(self.hunks) and self.hunks[0].is_first_of_new
 
     @property
+    def has_possible_names(self) -> bool:
+        names = (name.raw for name in (self.old, self.new) if name is not None)
+        return all(
+            len(each) <= LONGEST_PATH_BYTES
+            and each.count(b"/") < MAX_COMPONENTS
+            and b"\0" not in each
+            for each in names
+        )
+
+    @property
     def shown(self) -> str:
         name = self.new or self.old
         return shown_path(name.raw) if name else ""
@@ -136,6 +151,8 @@ class _Reader:
             line = self._lines[self._at]
             if len(files) > MAX_PATCHED_FILES:
                 raise PatchFailed(f"the patch has more than {MAX_PATCHED_FILES} files")
+            if files and not files[-1].has_possible_names:
+                raise PatchFailed("a name that no file can have", files[-1].shown[:200])
             if line.startswith(b"diff --git "):
                 files.append(self._git_file(line[11:]))
             elif self._is_plain_head(self._at):
@@ -149,6 +166,8 @@ class _Reader:
                 raise PatchFailed(f"line {self._at + 1}: a diff of a merge against two parents")
             else:
                 self._at += 1
+        if files and not files[-1].has_possible_names:
+            raise PatchFailed("a name that no file can have", files[-1].shown[:200])
         return files
 
     def _is_plain_head(self, at: int) -> bool:

@@ -7,14 +7,16 @@ the kind of report and the programs of the command belong to.
 
 from __future__ import annotations
 
+import posixpath
 import re
+import sys
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from proctor_service.features.repositories import command_scripts, suite_files
 from proctor_service.features.repositories.applying import parents
-from proctor_service.features.repositories.change import Base, Reason
-from proctor_service.features.repositories.ignore_rules import IgnoreRules, matching, name_matches
+from proctor_service.features.repositories.change import Base, Reason, is_possible
+from proctor_service.features.repositories.ignore_rules import IgnoreRules, NamePattern, rules_of
 
 PYTHON_KINDS = frozenset(["pytest", "unittest", "django", "sympy"])
 NODE_KINDS = frozenset(["jest", "vitest", "mocha", "node"])
@@ -24,16 +26,17 @@ _PYTHON_PROGRAMS = frozenset(["pytest", "py.test", "tox", "nox"])
 _PYTHON_NAMES = (
     b"conftest.py", b"pytest.ini", b".pytest.ini", b"pytest.toml", b".pytest.toml", b"tox.ini", b"tox.toml",
     b"sitecustomize.py", b"usercustomize.py", b"*.pth", b"*.dist-info", b"*.egg-info", b"*.egg-link",
-    b".coveragerc", b".coveragerc.toml",
+    b".coveragerc", b".coveragerc.toml", b".python-version", b".env", b".env.test*", b".env.local",
 )  # fmt: skip
 _NODE_NAMES = (
     b".npmrc", b".yarnrc", b".yarnrc.yml", b".pnpmfile.cjs", b".mocharc*", b"jest.config*", b"jest.setup*",
     b"jest-preset*", b"vitest.config*", b"vitest.setup*", b"vitest.workspace*", b"vite.config*",
     b"babel.config*", b".babelrc*", b".swcrc", b".nycrc*", b".c8rc*", b".taprc", b"ava.config*",
-    b"karma.conf*",
+    b"karma.conf*", b"node.config.json", b".node-version", b".nvmrc", b".env", b".env.test*", b".env.local",
 )  # fmt: skip
 _OTHER_NAMES = (
-    b"go.work", b"go.work.sum", b".mvn", b"junit-platform.properties", b"nextest.toml", b"phpunit.xml*",
+    b".tool-versions", b"mise.toml", b".mise.toml", b"rust-toolchain*", b"go.work", b"go.work.sum", b".mvn",
+    b"junit-platform.properties", b"nextest.toml", b"phpunit.xml*",
     b".rspec", b"CTestTestfile.cmake", b"CTestCustom.cmake",
 )  # fmt: skip
 _CARGO_FILE = re.compile(rb"(?:^|/)\.cargo/config[^/]*$")
@@ -44,6 +47,17 @@ _RUNNER_MODULES = frozenset(
      b"unittest", b"pytest_cov"]
 )  # fmt: skip
 """Top-level modules of the runners; a new one in a folder that Python searches would be imported first."""
+_IMPORTED_BEFORE = (
+    frozenset(each.encode() for each in sys.stdlib_module_names)
+    | {b"packaging", b"pygments", b"colorama", b"attr", b"attrs", b"py", b"coverage"}
+) - {b"test", b"this", b"antigravity", b"turtledemo", b"idlelib"}
+"""Modules that a runner imports, or may, before it reads any test."""
+_SEARCHED_FOLDERS = frozenset([b"", b"src/", b"lib/", b"python/"])
+"""Folders in which Python looks for top-level modules, with those of PYTHONPATH in the command."""
+_TEST_LIBRARIES = re.compile(
+    rb"^vendor/(?:modules\.txt$|.*(?:testify|gomega|ginkgo|go-cmp|gotest\.tools|quicktest|goconvey|check\.v1)/)"
+)
+"""Matches `vendor/github.com/stretchr/testify/assert/assertions.go`, which decides what a test asserts."""
 SIGNAL_FILES = (
     b"pom.xml", b"build.gradle", b"build.gradle.kts", b"settings.gradle", b"settings.gradle.kts",
     b"gradle.properties", b"Cargo.toml", b"build.rs", b"go.mod", b"CMakeLists.txt", b"composer.json",
@@ -87,7 +101,9 @@ class Rules:
         found = suite_files.found_tests(
             protection.report, protection.listed, protection.brought, self._paths
         )
+        scripts |= suite_files.files_of_settings(self._text)
         self._files = {*protection.brought, *found.files, *(each.encode() for each in scripts)}
+        self._searched = _SEARCHED_FOLDERS | _python_path(protection.command)
         self._folders = tuple(
             folder + b"/"
             for folder in suite_files.folders_of(
@@ -105,11 +121,9 @@ class Rules:
             for path in self._paths
             if path.endswith(b"/pyvenv.cfg")
         }
-        self._names = (
-            (_PYTHON_NAMES if self.has_python else ())
-            + (_NODE_NAMES if self.has_node else ())
-            + _OTHER_NAMES
-        )
+        patterns = _PYTHON_NAMES * self.has_python + _NODE_NAMES * self.has_node + _OTHER_NAMES
+        self._names = [NamePattern(each) for each in patterns]
+        self._protected = rules_of(protection.protect)
 
     def _content(self, path: bytes) -> bytes | None:
         state = self._base.state(path) if path in self._paths else None
@@ -121,9 +135,9 @@ class Rules:
 
     def reason(self, path: bytes) -> Reason | None:
         """Return why a path does not cross; None for one that does. See ReasonOf of `applying`."""
-        names = path.split(b"/")
-        if not path or any(each in (b"", b".", b"..") for each in names) or b"\0" in path:
+        if not is_possible(path):
             return "outside"
+        names = path.split(b"/")
         if any(each.lower() == b".git" for each in names):
             return "git"
         if any(each in _CACHES for each in names) or names[-1].endswith((b".pyc", b".pyo")):
@@ -153,27 +167,44 @@ class Rules:
         """Return True for a file of the task, and for one in the place of a folder of such files."""
         if path in self._files or path in self._above or path.startswith(self._folders):
             return True
-        if any(name_matches(pattern, each) for each in path.split(b"/") for pattern in self._names):
+        if any(pattern.matches(each) for each in path.split(b"/") for pattern in self._names):
+            return True
+        if self._protection.report == "go" and _TEST_LIBRARIES.match(path):
             return True
         if _CARGO_FILE.search(path) or self._collection.is_test_by_name(path):
             return True
-        return bool(self._protection.protect) and matching(self._protection.protect, path)
+        return bool(self._protection.protect) and self._protected.is_ignored(path)
 
     def _shadows(self, names: list[bytes]) -> bool:
-        """Return True for a new top-level module of a runner's name, in a folder that is no package."""
+        """Return True for a new top-level module of a runner's name, in a folder that is no package.
+
+        In the folders that Python surely searches, the names of its own modules count, too.
+        """
         for depth, name in enumerate(names):
             is_file = depth == len(names) - 1
             module = (
                 name.partition(b".")[0] if name.endswith((b".py", b".so")) and is_file else name
             )
-            if module not in _RUNNER_MODULES:
-                continue
             folder = b"".join(each + b"/" for each in names[:depth])
+            is_module = module != name if is_file else names[depth + 1].startswith(b"__init__.")
+            is_early = is_module and module in _IMPORTED_BEFORE and folder in self._searched
+            if not is_early and module not in _RUNNER_MODULES:
+                continue
             if folder + b"__init__.py" in self._paths:
                 continue
             if not any(each in self._paths for each in _spellings(folder + module)):
                 return True
         return False
+
+
+def _python_path(commands: Sequence[str]) -> set[bytes]:
+    """Return the folders of PYTHONPATH in commands, with a slash at their ends."""
+    found = set()
+    for value in re.findall(r"\bPYTHONPATH=[\"']?([^\s\"';&|]+)", "\n".join(commands)):
+        for folder in value.split(":"):
+            path = posixpath.normpath(folder).removeprefix("/")
+            found.add(b"" if path == "." else path.encode("utf-8", "surrogateescape") + b"/")
+    return found
 
 
 def _spellings(module: bytes) -> Iterator[bytes]:

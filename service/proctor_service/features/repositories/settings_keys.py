@@ -20,9 +20,16 @@ PACKAGE_JSON_KEYS = (
 )  # fmt: skip
 _SECTION = re.compile(rb"^\[([^\]\r\n]*)\]", re.M)
 """Matches `[tool:pytest]` at the begin of a line."""
-_INI_NAMES = re.compile(rb"\s*(?:tool:)?(?:pytest|coverage|tox|testenv)(?:\b|$)", re.I)
+_INI_NAMES = re.compile(rb"\s*(?:tool:)?(?:pytest|coverage|tox|testenv|aliases)(?:\b|$)", re.I)
 """Matches the names `tool:pytest`, `pytest`, `coverage:run`, `tox:tox`, `testenv:py311`."""
-_TOOLS = ("pytest", "coverage", "tox")
+_TOOLS = ("pytest", "coverage", "tox", "nox", "poe", "taskipy")
+_INNER_KEYS = (
+    ("project", "entry-points", "pytest11"),
+    ("tool", "poetry", "plugins", "pytest11"),
+    ("tool", "hatch", "envs"),
+    ("tool", "pdm", "scripts"),
+)
+"""Plugins of pytest that a build would install, and scripts of tools that run tests."""
 
 
 class Unreadable(Exception):
@@ -66,14 +73,38 @@ def _pyproject(content: bytes, trusted: bytes | None) -> bytes:
     old = tomllib.loads((trusted or b"").decode())
     tools, old_tools = _table(new.get("tool")), _table(old.get("tool"))
     wanted = {name: table for name, table in old_tools.items() if name.startswith(_TOOLS)}
-    if {name: table for name, table in tools.items() if name.startswith(_TOOLS)} == wanted:
+    is_same = {name: table for name, table in tools.items() if name.startswith(_TOOLS)} == wanted
+    inner = [each for each in _INNER_KEYS if _value_at(new, each) != _value_at(old, each)]
+    if is_same and not inner:
         return content
     rest = {name: table for name, table in tools.items() if not name.startswith(_TOOLS)}
-    new["tool"] = {**rest, **wanted}
+    if rest or wanted:
+        new["tool"] = {**rest, **wanted}
+    for keys in inner:
+        _set_at(new, keys, _value_at(old, keys))
     written = toml_text(new)
     if tomllib.loads(written) != new:
         raise ValueError("the settings cannot be written anew")
     return written.encode()
+
+
+def _value_at(table: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
+    """Return the value below these keys; None without one."""
+    value: Any = table
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def _set_at(table: dict[str, Any], keys: tuple[str, ...], value: Any) -> None:
+    for key in keys[:-1]:
+        below = table.setdefault(key, {})
+        if not isinstance(below, dict):
+            raise TypeError(f"{key} is no table")
+        table = below
+    table.pop(keys[-1], None)
+    if value is not None:
+        table[keys[-1]] = value
 
 
 def _table(value: Any) -> dict[str, Any]:
@@ -124,6 +155,8 @@ def _toml_value(value: Any) -> str:
 
 
 def _ini(content: bytes, trusted: bytes) -> bytes:
+    if b"pytest11" in content and b"pytest11" not in trusted:
+        raise ValueError("a plugin of pytest that a build would install")
     new, old = _ini_sections(content), _ini_sections(trusted)
     wanted = [text for name, text in old if _INI_NAMES.match(name)]
     if [text for name, text in new if _INI_NAMES.match(name)] == wanted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import json
 import posixpath
 import re
 import tomllib
@@ -10,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from proctor_service.features.repositories import command_scripts
-from proctor_service.features.repositories.ignore_rules import name_matches
+from proctor_service.features.repositories.ignore_rules import NamePattern
 
 FOLDER_NAMES = frozenset([b"tests", b"test", b"testing", b"__tests__", b"spec", b"specs"])
 _MAYBE_SOURCE = frozenset([b"test", b"testing", b"spec", b"specs"])
@@ -41,6 +42,7 @@ _NAMES = {
 }
 _OTHER_KINDS = _PYTEST_NAMES + _NODE_NAMES + _GO_NAMES
 LONGEST_NAME = 4096
+MAX_SETTINGS_CHARACTERS = 256 * 1024
 _WITH_CLASS = re.compile(r"\(([\w.]+)\)\s*$")
 """Finds `admin_views.tests.AdminTest` in `test_save (admin_views.tests.AdminTest)`."""
 
@@ -65,17 +67,18 @@ def found_tests(
 ) -> FoundTests:
     """Return the test files that the names of tests and the brought files tell of."""
     index = _ByLastName([*paths, *brought])
-    patterns = names_of_kind(kind)
+    patterns = compiled(names_of_kind(kind))
+    with_classes = patterns + compiled(_JVM_NAMES)
     found = {
         file
         for name in listed
         for file in _files_of(name, index)
-        if _is_test_like(file, patterns) or not _is_doctest(name, file)
+        if _is_test_like(file, with_classes) or not _is_source(name, file)
     }
     tests = found | {path for path in brought if _is_test_like(path, patterns)}
     if tests:
         return FoundTests(frozenset(tests))
-    guessed = {path for path in paths if _has_name(path, patterns)}
+    guessed = {path for path in paths if has_name(path, patterns)}
     return FoundTests(frozenset(guessed), is_guess=True)
 
 
@@ -100,7 +103,7 @@ def _files_of(name: str, index: _ByLastName) -> Iterator[bytes]:
     """Yield the file that the name of a test tells of: a path, a module, or a class."""
     if len(name) > LONGEST_NAME:
         return
-    path = name.partition("::")[0].strip()
+    path = name.partition("::")[0].partition(" > ")[0].strip()
     whole = index.find(path.encode("utf-8", "surrogateescape"))
     if whole is not None:
         yield whole
@@ -119,27 +122,32 @@ def _files_of(name: str, index: _ByLastName) -> Iterator[bytes]:
                 return
 
 
-def _is_doctest(name: str, file: bytes) -> bool:
-    """Return True for the name of a doctest in a source file, which the change may edit.
+def _is_source(name: str, file: bytes) -> bool:
+    """Return True if a name tells of a file that the change may edit: of a doctest, or a class beside tests.
 
-    Such names are `units/length.py::units.length.to_metres` and `units.length.to_metres`.
+    Names of doctests are `units/length.py::units.length.to_metres` and `units.length.to_metres`.
     """
     path, _, item = name.partition("::")
+    if path.strip().encode("utf-8", "surrogateescape") == file[-len(path.strip()) :]:
+        return file.endswith(b".py") and "." in item.partition("[")[0]
     if not file.endswith(b".py"):
-        return False
-    if path.endswith(".py"):
-        return "." in item.partition("[")[0]
+        return True
     return not re.split(r"[.:\s]", name.partition("[")[0].partition(" ")[0])[-1].startswith("test")
 
 
-def _has_name(path: bytes, patterns: Sequence[bytes]) -> bool:
+def compiled(patterns: Sequence[bytes]) -> list[NamePattern]:
+    return [NamePattern(each) for each in patterns]
+
+
+def has_name(path: bytes, patterns: Sequence[NamePattern]) -> bool:
+    """Return True if one of the patterns matches the last component of a path."""
     last = path.rpartition(b"/")[2]
-    return any(name_matches(pattern, last) for pattern in patterns)
+    return any(pattern.matches(last) for pattern in patterns)
 
 
-def _is_test_like(path: bytes, patterns: Sequence[bytes]) -> bool:
+def _is_test_like(path: bytes, patterns: Sequence[NamePattern]) -> bool:
     folders = path.split(b"/")[:-1]
-    return _has_name(path, patterns) or not FOLDER_NAMES.isdisjoint(folders)
+    return has_name(path, patterns) or not FOLDER_NAMES.isdisjoint(folders)
 
 
 def folders_of(
@@ -174,6 +182,51 @@ def folders_of(
     return list(folders)
 
 
+_NODE_SETTINGS = tuple(
+    f"{stem}.{ending}"
+    for stem in ("jest.config", "vitest.config", "vite.config", "ava.config")
+    for ending in ("js", "cjs", "mjs", "ts", "mts", "json")
+)
+_MOCHA_SETTINGS = (".mocharc.js", ".mocharc.cjs", ".mocharc.json", ".mocharc.yml", ".mocharc.yaml")
+_VALUE = r"""["']?\s*:\s*(\[[^\]]{0,2000}\]|["'][^"'\n]{1,300}["'])"""
+_NODE_KEY = re.compile(
+    r"\b(?:setupFiles(?:AfterEnv)?|setupTestFrameworkScriptFile|globalSetup|globalTeardown|testEnvironment|"
+    rf"reporters|testRunner|testSequencer|testResultsProcessor|snapshotSerializers){_VALUE}"
+)
+"""Matches `setupFilesAfterEnv: ["<rootDir>/config/jest/setup.js"]`."""
+_MOCHA_KEY = re.compile(
+    rf"\b(?:require|file|reporter|ui)(?:{_VALUE}|:((?:\s{{0,40}}-?\s{{0,40}}[^\s:\[\"']{{1,200}}(?=\n|\Z)){{1,20}}))"
+)
+"""Matches `"require": ["./test/setup.js"]`, and the lines of YAML for it."""
+
+
+def files_of_settings(read: Read) -> frozenset[str]:
+    """Return the files that the settings of JavaScript runners at the repository's root let a run load."""
+    texts = [(_NODE_KEY, read(name)) for name in _NODE_SETTINGS]
+    texts += [(_MOCHA_KEY, read(name)) for name in _MOCHA_SETTINGS]
+    try:
+        package = json.loads(read("package.json") or "{}")
+        texts.append((_NODE_KEY, json.dumps(package.get("jest"))))
+        texts.append((_MOCHA_KEY, json.dumps(package.get("mocha"))))
+    except (ValueError, RecursionError, AttributeError):
+        pass
+    found = set()
+    for pattern, text in texts:
+        for match in pattern.finditer((text or "")[:MAX_SETTINGS_CHARACTERS]):
+            for word in re.findall(r"[\w@<>./-]+", " ".join(filter(None, match.groups()))):
+                found |= _existing(word, read)
+    return frozenset(found)
+
+
+def _existing(word: str, read: Read) -> set[str]:
+    """Return the file that a name in JavaScript's settings means, if the repository has it."""
+    path = posixpath.normpath(word.removeprefix("<rootDir>/"))
+    for ending in ("", ".js", ".cjs", ".mjs", ".ts", ".tsx", "/index.js"):
+        if "." in posixpath.basename(path + ending) and read(path + ending) is not None:
+            return {path + ending}
+    return set()
+
+
 # ---------------------------------------------------------------- what a runner collects
 
 _BENIGN = frozenset(
@@ -191,11 +244,11 @@ class CollectionRule:
     ) -> None:
         self._kind, self._paths = kind, paths
         names = _python_files(read) if kind == "pytest" else ()
-        self._patterns = names_of_kind(kind) + names
+        self._patterns = compiled(names_of_kind(kind) + names)
         self._roots = _collected_roots(command, paths, kind)
 
     def has_test_name(self, path: bytes) -> bool:
-        return _has_name(path, self._patterns)
+        return has_name(path, self._patterns)
 
     def is_test_by_name(self, path: bytes) -> bool:
         """Return True for a file that is a test by its language's rule, wherever it lies."""

@@ -16,7 +16,6 @@ from proctor_service.features.repositories.change import (
     Reason,
     shown_path,
 )
-from proctor_service.features.repositories.ignore_rules import name_matches
 from proctor_service.features.repositories.protection import SIGNAL_FILES, Protection, Rules
 
 __all__ = ["Crossing", "Protection", "graded", "reasons", "take_out"]
@@ -112,7 +111,7 @@ class _Taking:
         elif state.mode == "link":
             self._links.add(path)
         name = path.rpartition(b"/")[2]
-        if any(name_matches(pattern, name) for pattern in SIGNAL_FILES):
+        if name in SIGNAL_FILES:
             self._signals["build_files_changed"] = None
         if name.endswith(b".rs") and state is not None and path in self._paths:
             before = self._base.state(path)
