@@ -10,6 +10,7 @@ from starlette.requests import Request
 
 from proctor_service.http.body import RequestName
 from proctor_service.http.responses import Line
+from proctor_service.outcomes import Item, Outcome
 
 
 class SharedAnswers(Protocol):
@@ -37,6 +38,10 @@ class Fleet:
     async def elsewhere(self, request: Request) -> tuple[list[dict[str, Any]], int]:
         """Return the other replicas' answers to the same request, and how many are missing."""
         return [], 0
+
+    async def judged(self, item: Item) -> Outcome | None:
+        """Return the outcome from a replica that has the item's image; None: this replica judges."""
+        return None
 
     def mismatched(self) -> Mapping[str, str]:
         """Return the other replicas with another fingerprint: by URL, in what they differ."""

@@ -20,11 +20,13 @@ from starlette.types import Message, Receive, Scope, Send
 
 from proctor_service.errors import SandboxLost
 from proctor_service.features.replicas.forwarding import Question, Replicas
+from proctor_service.features.replicas.image_owners import ImageOwners
 from proctor_service.http.body import FORWARDED, part_of_body
 from proctor_service.http.fleet import Fleet, SharedAnswers
 from proctor_service.http.json import encode
 from proctor_service.http.problems import within_stream
 from proctor_service.http.responses import NDJSON, json_response, while_connected
+from proctor_service.outcomes import Item, Outcome
 
 PASSED_ON = (
     "accept",
@@ -53,6 +55,11 @@ class PeerFleet(Fleet):
         super().__init__(replicas.identity.id_prefix, answers)
         self._replicas = replicas
         self._mismatched = mismatched
+        self.owners: ImageOwners | None = None
+
+    async def judged(self, item: Item) -> Outcome | None:
+        """Return the outcome from an owner of the item's image; None: this replica judges."""
+        return None if self.owners is None else await self.owners.judged(item)
 
     def mismatched(self) -> Mapping[str, str]:
         """Return the peers with another fingerprint: by URL, in what they differ."""
