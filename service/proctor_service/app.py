@@ -272,7 +272,7 @@ def _parts(
         deadlines,
     )
     evaluate = Evaluator(
-        judge, backend, queue, cache, observers, hold, sources.fleet.judged
+        judge, backend, queue, cache, observers, hold, sources.fleet.image_owners()
     ).evaluate
     running: set[RequestTask[Any]] = set()
     bounds = Bounds(live=settings.stateful_count(), shares=shares)

@@ -21,8 +21,15 @@ from proctor_service.errors import DeadlinePassed, Failure, HandedBack, JudgeFai
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.observe.observer import NO_OBSERVERS, ObservedSandboxes, Observer, Observers
 from proctor_service.outcomes import Item, NoCode, Outcome
-from proctor_service.sandbox.environments import HoldEnvironment, hold_nothing
-from proctor_service.sandbox.interface import CHARGE, DEFAULT, PAYER, Backend, Sandboxes
+from proctor_service.sandbox.interface import (
+    CHARGE,
+    DEFAULT,
+    PAYER,
+    Backend,
+    HoldEnvironment,
+    Sandboxes,
+    hold_nothing,
+)
 from proctor_service.scheduling.queue import FairQueue, attempted
 from proctor_service.scheduling.result_cache import Cache
 

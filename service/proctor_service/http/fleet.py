@@ -8,9 +8,9 @@ from typing import Any, Protocol
 from fastapi.routing import APIRoute
 from starlette.requests import Request
 
+from proctor_service.evaluate import Elsewhere, nowhere_else
 from proctor_service.http.body import RequestName
 from proctor_service.http.responses import Line
-from proctor_service.outcomes import Item, Outcome
 
 
 class SharedAnswers(Protocol):
@@ -39,9 +39,9 @@ class Fleet:
         """Return the other replicas' answers to the same request, and how many are missing."""
         return [], 0
 
-    async def judged(self, item: Item) -> Outcome | None:
-        """Return the outcome from a replica that has the item's image; None: this replica judges."""
-        return None
+    def image_owners(self) -> Elsewhere:
+        """Return the function that has a submission judged by a replica with its image."""
+        return nowhere_else
 
     def mismatched(self) -> Mapping[str, str]:
         """Return the other replicas with another fingerprint: by URL, in what they differ."""

@@ -104,9 +104,9 @@ class ImageFetches:
 
     async def _wait(self, name: str) -> None:
         loop = asyncio.get_running_loop()
-        known = self._unknown.get(name)
-        if known is not None and loop.time() < known[0]:
-            raise UnknownEnvironment(known[1].message)
+        earlier = self._unknown.get(name)
+        if earlier is not None and loop.time() < earlier[0]:
+            raise UnknownEnvironment(earlier[1].message)
         self.waiting[name] += 1
         try:
             await self._starts.started(name)

@@ -19,6 +19,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from proctor_service.errors import SandboxLost
+from proctor_service.evaluate import Elsewhere
 from proctor_service.features.replicas.forwarding import Question, Replicas
 from proctor_service.features.replicas.image_owners import ImageOwners
 from proctor_service.http.body import FORWARDED, part_of_body
@@ -57,9 +58,13 @@ class PeerFleet(Fleet):
         self._mismatched = mismatched
         self.owners: ImageOwners | None = None
 
-    async def judged(self, item: Item) -> Outcome | None:
-        """Return the outcome from an owner of the item's image; None: this replica judges."""
-        return None if self.owners is None else await self.owners.judged(item)
+    def image_owners(self) -> Elsewhere:
+        """Return the function that has a submission judged by an owner of its image."""
+
+        async def judged(item: Item) -> Outcome | None:
+            return None if self.owners is None else await self.owners.judged(item)
+
+        return judged
 
     def mismatched(self) -> Mapping[str, str]:
         """Return the peers with another fingerprint: by URL, in what they differ."""

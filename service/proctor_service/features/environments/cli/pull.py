@@ -40,9 +40,9 @@ def pull(
         from proctor_service.features.environments.store import environments_folder
 
         folder = environments_folder(settings)
-        known = KnownEnvironments({}, folder, tuple(settings.images))
+        environments = KnownEnvironments({}, folder, tuple(settings.images))
         try:
-            names = sorted({known.image_name(each) for each in images_of(rows, field)})
+            names = sorted({environments.image_name(each) for each in images_of(rows, field)})
         except ValueError as error:
             raise Trouble(plain(str(error), 500)) from None
         if dry_run:
