@@ -80,6 +80,8 @@ class ImageFetches:
         self.end_idle: Callable[[], None] = lambda: None
         self.fetching: dict[str, Progress] = {}
         self.waiting: Counter[str] = Counter()
+        self._held: dict[str, ExitStack] = {}
+        self._holders: Counter[str] = Counter()
         self.size_bytes = 0  # of the store, after the last fetch
 
     @asynccontextmanager
@@ -92,11 +94,41 @@ class ImageFetches:
         if name is None:
             yield
             return
-        folder = self._folder / key_of_image(name)
-        with ExitStack() as held:
-            while not _hold(folder, held):
-                await self._wait(name)
+        if not self._environments.allows(name):
+            raise SandboxUnavailable(f"environment {name} is gone")
+        while not self._take(name):
+            await self._wait(name)
+        try:
             yield
+        finally:
+            self._release(name)
+
+    def _take(self, name: str) -> bool:
+        """Hold an image, with one descriptor for all who need it; return False without the image."""
+        folder = self._folder / key_of_image(name)
+        if name not in self._held:
+            with ExitStack() as stack:
+                if not _hold(folder, stack):
+                    return False
+                self._held[name] = stack.pop_all()
+        self._holders[name] += 1
+        return True
+
+    def _release(self, name: str) -> None:
+        self._holders[name] -= 1
+        if not self._holders[name]:
+            del self._holders[name]
+            self._held.pop(name).close()
+
+    async def open(self) -> None:
+        """Remove what killed fetches have left, and look how large the store is."""
+
+        def clean() -> None:
+            with suppress(StartError, OSError):
+                EnvironmentStore(self._folder).remove_unfinished()
+                self.size_bytes = self._bound.size_bytes()
+
+        await asyncio.to_thread(clean)
 
     async def close(self) -> None:
         """End the fetches."""

@@ -348,6 +348,8 @@ class Layers:
                 raise StartError(f"a layer cannot be unpacked: {ran.output[-1000:]}") from None
         if "refused" in answer:
             raise DamagedImage(answer["refused"])
+        if "unable" in answer:
+            raise StartError(answer["unable"])
         if "failed" in answer:
             raise OSError(answer["errno"], answer["failed"])
         return answer

@@ -16,6 +16,7 @@ start.
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -248,6 +249,15 @@ class EnvironmentStore:
         except OSError as error:
             raise StartError(f"{self.folder} cannot be pruned: {reason(error)}") from None
         return pruned
+
+    def remove_unfinished(self) -> None:
+        """Remove what killed builds and fetches have left. Raises StartError, OSError."""
+        for folder in self._folders.all():
+            key, _, part = folder.name.partition(".")
+            if part:
+                with suppress(Timeout), self._folders.lock(key).acquire(blocking=False):
+                    shutil.rmtree(folder, ignore_errors=True)
+        self._layers.remove_parts()
 
     def _prune_layers(self, gone: Collection[Path], dry_run: bool) -> Iterator[Pruned]:
         """Remove the layers which no image has; `gone`: folders that a dry run would remove."""
