@@ -351,7 +351,7 @@ class Layers:
         if "unable" in answer:
             raise StartError(answer["unable"])
         if "failed" in answer:
-            raise OSError(answer["errno"], answer["failed"])
+            raise OSError(answer["errno"], os.strerror(answer["errno"]), str(self._own))
         return answer
 
 
