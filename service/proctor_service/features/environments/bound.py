@@ -17,11 +17,9 @@ from pathlib import Path
 
 from proctor_service.errors import StartError
 from proctor_service.features.environments.folders import Folders, unused
-from proctor_service.features.environments.images import DERIVED, used_layers
+from proctor_service.features.environments.images import DERIVED, USED, used_layers
 from proctor_service.features.environments.layers import Layers, Room
 
-USED = "used"
-"""File in the folder of an image by name; its time is that of the last use."""
 _STEP_BYTES = 1 << 30
 _SPARE_BYTES = 256 << 20
 """Of a disk, for all other files there."""

@@ -24,10 +24,15 @@ from proctor_service.errors import (
     StartError,
     UnknownEnvironment,
 )
-from proctor_service.features.environments.bound import USED, ImageBound, NoRoom, TooLarge
+from proctor_service.features.environments.bound import ImageBound, NoRoom, TooLarge
 from proctor_service.features.environments.by_name import KnownEnvironments
 from proctor_service.features.environments.folders import reason, shared
-from proctor_service.features.environments.images import RegistryDown, UnknownImage, key_of_image
+from proctor_service.features.environments.images import (
+    USED,
+    RegistryDown,
+    UnknownImage,
+    key_of_image,
+)
 from proctor_service.features.environments.layers import DamagedImage
 from proctor_service.features.environments.store import EnvironmentStore
 from proctor_service.sandbox.environments import Starts

@@ -42,6 +42,8 @@ from proctor_service.settings import worker_environment
 _FORMAT = 2
 _FILE, _PINNED = "image.json", "layers.json"
 DERIVED = "derived"
+USED = "used"
+"""File in the folder of an image by name; its time is that of the last use."""
 _KEY_CHARACTERS = 32
 _MOST_JSON_BYTES = 16 << 20
 _POLICIES = ("/etc/containers/policy.json", "~/.config/containers/policy.json")

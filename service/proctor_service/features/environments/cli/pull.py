@@ -104,8 +104,8 @@ def _fetch_all(folder: Path, names: list[str], most_bytes: int) -> int:
     """Fetch the images, with a progress bar; return how many failed."""
     from rich.progress import Progress
 
-    from proctor_service.features.environments.bound import USED, ImageBound
-    from proctor_service.features.environments.images import key_of_image
+    from proctor_service.features.environments.bound import ImageBound
+    from proctor_service.features.environments.images import USED, key_of_image
     from proctor_service.features.environments.store import EnvironmentStore
 
     bound, failed = ImageBound(folder, most_bytes), 0
