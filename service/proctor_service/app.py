@@ -273,7 +273,9 @@ def _parts(
         outcome_bytes,
         deadlines,
     )
-    evaluate = Evaluator(judge, backend, queue, cache, observers, hold).evaluate
+    evaluate = Evaluator(
+        judge, backend, queue, cache, observers, hold, sources.fleet.image_owners()
+    ).evaluate
     running: set[RequestTask[Any]] = set()
     bounds = Bounds(live=settings.stateful_count(), shares=shares)
     fleet = sources.fleet

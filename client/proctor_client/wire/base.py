@@ -35,7 +35,6 @@ ErrorReason = Literal[
     "overloaded",
     "cancelled",
     "invalid_task",
-    "unknown_environment",
     "policy_unavailable",
 ]
 RefusalReason = Literal[
@@ -52,7 +51,6 @@ RefusalReason = Literal[
     "busy",
     "quota_exceeded",
     "budget_exceeded",
-    "unknown_environment",
     "draining",
     "journal_down",
     "internal",

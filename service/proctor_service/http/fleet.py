@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from fastapi.routing import APIRoute
 from starlette.requests import Request
 
+from proctor_service.evaluate import Elsewhere, nowhere_else
 from proctor_service.http.body import RequestName
 from proctor_service.http.responses import Line
 
@@ -56,6 +57,10 @@ class Fleet:
     async def elsewhere(self, request: Request) -> tuple[list[dict[str, Any]], int]:
         """Return the other replicas' answers to the same request, and how many are missing."""
         return [], 0
+
+    def image_owners(self) -> Elsewhere:
+        """Return the function that has a submission judged by a replica with its image."""
+        return nowhere_else
 
     def mismatched(self) -> Mapping[str, str]:
         """Return the other replicas with another fingerprint: by URL, in what they differ."""

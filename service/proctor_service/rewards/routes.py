@@ -448,6 +448,7 @@ class Translation:
             tags=tuple(request.tags),
             priority=request.priority,
             portable=self.portable and _is_portable(submission),
+            goes_to_owners=self.portable and _goes_to_owners(submission),
             origin=origin,
         )
         return RequestItem(index, body.id, body.group, item)
@@ -491,8 +492,17 @@ def _is_portable(submission: Submission | NoCode) -> bool:
     """Return True if a result of a peer says all that the judgement is."""
     if submission.environment != DEFAULT:
         return False
-    if isinstance(submission, NoCode):
-        return True
+    return isinstance(submission, NoCode) or _says_all(submission)
+
+
+def _goes_to_owners(submission: Submission | NoCode) -> bool:
+    """Return True if owners of its image, if it has one by name, may judge it."""
+    if submission.environment == DEFAULT or isinstance(submission, NoCode):
+        return False
+    return _says_all(submission)
+
+
+def _says_all(submission: Submission) -> bool:
     grader = submission.grader
     if submission.scoring == "points" or grader.judges in ("completion", "repository"):
         return False

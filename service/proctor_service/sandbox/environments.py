@@ -115,6 +115,9 @@ class ImagesByName(Protocol):
     def image_name(self, reference: str) -> str:
         """Return the name of an image's environment. Raises ValueError for one that is not allowed."""
 
+    def image_in(self, environment: str) -> str | None:
+        """Return the name of the image by name in an environment, if it has one."""
+
 
 HoldEnvironment = Callable[[str], AbstractAsyncContextManager[None]]
 """Context in which the environment with this name has all its files: an image by name is fetched first.

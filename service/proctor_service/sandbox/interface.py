@@ -16,6 +16,8 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 from proctor_service.errors import SandboxUnavailable
 from proctor_service.sandbox.code_bundle import HASH_SEEDS as HASH_SEEDS
 from proctor_service.sandbox.environments import Environments, MakeLayer
+from proctor_service.sandbox.environments import HoldEnvironment as HoldEnvironment
+from proctor_service.sandbox.environments import hold_nothing as hold_nothing
 from proctor_service.sandbox.linux.time_limits import TESTS as TESTS
 from proctor_service.settings import Settings, Share
 from proctor_service.settings.environments import DEFAULT as DEFAULT

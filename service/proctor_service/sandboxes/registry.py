@@ -45,7 +45,6 @@ from proctor_service.errors import (
     SandboxUnavailable,
     UnknownEnvironment,
 )
-from proctor_service.sandbox.environments import HoldEnvironment, hold_nothing
 from proctor_service.sandbox.interface import (
     CHARGE,
     DEFAULT,
@@ -56,9 +55,11 @@ from proctor_service.sandbox.interface import (
     Ended,
     Ending,
     Hear,
+    HoldEnvironment,
     Limits,
     Operation,
     StatefulSandbox,
+    hold_nothing,
 )
 from proctor_service.sandboxes.file_paths import check_path
 from proctor_service.scheduling.fair_share import Shares, Whose

@@ -19,6 +19,7 @@ from proctor_service.errors import SandboxUnavailable, StartError
 from proctor_service.features.environments.by_name import KnownEnvironments, full_name
 from proctor_service.features.environments.images import image_ids
 from proctor_service.features.environments.layers import Layer, Layers
+from proctor_service.features.environments.store import EnvironmentStore
 from proctor_service.sandbox.environments import MakeLayer
 from proctor_service.sandbox.interface import Command, Limits, StatefulSandbox, derived_environment
 from proctor_service.sandbox.local import LocalBackend
@@ -259,6 +260,19 @@ def test_a_derived_layer_is_made_once_and_lies_over_the_image(known: KnownEnviro
     asyncio.run(acted())
 
 
+def test_requests_name_no_derived_layer(tmp_path: Path) -> None:
+    known = KnownEnvironments({}, tmp_path, ("docker.io/*",))
+    for name, is_known in (
+        ("docker.io/a/b:1", True),
+        ("docker.io/a/b", False),
+        ("docker.io/a/b:1+0123456789abcdef", False),
+        ("docker.io/a/../b:1", False),
+        ("docker.io/" + "+0123456789abcdef" * 100_000, False),
+        ("quay.io/a/b:1", False),
+    ):
+        assert (name in known) == is_known, name[:100]
+
+
 def test_names_of_images() -> None:
     for given, name in (
         ("debian", "docker.io/library/debian:latest"),
@@ -282,3 +296,32 @@ def test_names_of_images() -> None:
     ):
         with pytest.raises(ValueError, match="is no image"):
             full_name(wrong)
+
+
+def test_what_killed_fetches_have_left_is_removed(tmp_path: Path) -> None:
+    store = EnvironmentStore(tmp_path / "store")
+    layers = Layers(store.folder)
+    layer = unpack(layers, packed(Entry("a", data=b"x")))
+    key = "0f" * 16
+    for name in (f"{key}.x1.part/layout", f"images/{layer.name}.x2.part/a", "images/layers/cut"):
+        (store.folder / name).mkdir(parents=True)
+    (store.folder / f"{key}.x1.part/layers.json").write_text(f'["{layer.name}"]')
+    with store._folders.lock(key).acquire():
+        store.remove_unfinished()
+        assert store.prune(()) != []
+        assert layers.read(layer.name) is not None  # a running fetch needs it
+    store.remove_unfinished()
+    assert store.prune(()) != []
+    assert layers.names() == []
+    assert list(layers.folder.iterdir()) == []
+    assert not list(store.folder.rglob("*.part"))
+
+
+def test_folders_keep_the_attributes_of_lower_layers(layers: Layers) -> None:
+    lower = unpack(
+        layers, packed(folder("tmp", 0o1777), folder("a", 0o700), folder("b", 0o711)), "1"
+    )
+    middle = unpack(layers, packed(folder("b", 0o750)), "2")
+    upper = unpack(layers, packed(Entry("tmp/x"), Entry("a/x"), Entry("b/x"), Entry("new/x")), "3")
+    found = {path: mode for path, mode, *_ in layers.inherited((upper, middle, lower))}
+    assert found == {"tmp": 0o1777, "a": 0o700, "b": 0o750}

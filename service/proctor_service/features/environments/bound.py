@@ -10,21 +10,18 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from proctor_service.errors import StartError
 from proctor_service.features.environments.folders import Folders, unused
-from proctor_service.features.environments.images import DERIVED, used_layers
+from proctor_service.features.environments.images import DERIVED, USED, used_layers
 from proctor_service.features.environments.layers import Layers, Room
 
-USED = "used"
-"""File in the folder of an image by name; its time is that of the last use."""
 _STEP_BYTES = 1 << 30
-_SPARE_BYTES = 256 << 20
-"""Of a disk, for all other files there."""
+_SPARE_BYTES, _SPARE_FILES = 256 << 20, 0.05
+"""Of a disk, for all other files there: bytes, and a share of the files that it can have."""
 
 
 class TooLarge(StartError):
@@ -101,9 +98,12 @@ class ImageBound:
         if self._layers.size_bytes() + size_bytes > self._most_bytes:
             return f"the store of images is full (PROCTOR_IMAGES_GB, {self._most_bytes / 1e9:g} GB)"
         place = self._folder if self._folder.exists() else self._folder.parent
-        if place.exists() and shutil.disk_usage(place).free < size_bytes + _SPARE_BYTES:
-            return f"the disk of {self._folder} is full"
-        return None
+        if not place.exists():
+            return None
+        disk = os.statvfs(place)
+        is_full = disk.f_bavail * disk.f_frsize < size_bytes + _SPARE_BYTES
+        has_few_files = disk.f_files > 0 and disk.f_favail < disk.f_files * _SPARE_FILES
+        return f"the disk of {self._folder} is full" if is_full or has_few_files else None
 
     def _candidates(self) -> Iterator[Path]:
         """Yield images by name and derived layers, the oldest first."""

@@ -86,7 +86,13 @@ class KnownEnvironments(Mapping[str, BuiltEnvironment]):
     def __len__(self) -> int:
         return len(self.listed)
 
+    def __contains__(self, name: object) -> bool:
+        """Return True for what requests may name; a derived layer is no such name."""
+        return name in self.listed or (isinstance(name, str) and self.allows(name))
+
     def __getitem__(self, name: str) -> BuiltEnvironment:
+        if len(name) > _LONGEST_NAME:
+            raise KeyError(name[:100])
         found = self.listed.get(name)
         if found is not None:
             return found
@@ -98,7 +104,12 @@ class KnownEnvironments(Mapping[str, BuiltEnvironment]):
 
     def allows(self, name: str) -> bool:
         """Return True for the full name of an image that the operator allows."""
-        return any(fnmatchcase(name, pattern) for pattern in self.patterns)
+        if not any(fnmatchcase(name, pattern) for pattern in self.patterns):
+            return False
+        try:
+            return full_name(name) == name
+        except ValueError:
+            return False
 
     def replace_listed(self, listed: Mapping[str, BuiltEnvironment]) -> set[str]:
         """Take other environments of the file; return the names that are new, gone or other than before."""

@@ -106,7 +106,9 @@ class EnvironmentsFeature(Feature):
         return [environment_routes(machine, self.fetches, self.reloading)]
 
     async def open(self) -> None:
-        """Read the environments file anew at each SIGHUP."""
+        """Remove what an earlier life has left, and read the environments file anew at each SIGHUP."""
+        if self.fetches is not None:
+            await self.fetches.open()
         if (reloading := self.reloading) is None:
             return
         import asyncio

@@ -24,10 +24,15 @@ from proctor_service.errors import (
     StartError,
     UnknownEnvironment,
 )
-from proctor_service.features.environments.bound import USED, ImageBound, NoRoom, TooLarge
+from proctor_service.features.environments.bound import ImageBound, NoRoom, TooLarge
 from proctor_service.features.environments.by_name import KnownEnvironments
 from proctor_service.features.environments.folders import reason, shared
-from proctor_service.features.environments.images import RegistryDown, UnknownImage, key_of_image
+from proctor_service.features.environments.images import (
+    USED,
+    RegistryDown,
+    UnknownImage,
+    key_of_image,
+)
 from proctor_service.features.environments.layers import DamagedImage
 from proctor_service.features.environments.store import EnvironmentStore
 from proctor_service.sandbox.environments import Starts
@@ -80,6 +85,8 @@ class ImageFetches:
         self.end_idle: Callable[[], None] = lambda: None
         self.fetching: dict[str, Progress] = {}
         self.waiting: Counter[str] = Counter()
+        self._held: dict[str, ExitStack] = {}
+        self._holders: Counter[str] = Counter()
         self.size_bytes = 0  # of the store, after the last fetch
 
     @asynccontextmanager
@@ -92,11 +99,41 @@ class ImageFetches:
         if name is None:
             yield
             return
-        folder = self._folder / key_of_image(name)
-        with ExitStack() as held:
-            while not _hold(folder, held):
-                await self._wait(name)
+        if not self._environments.allows(name):
+            raise SandboxUnavailable(f"environment {name} is gone")
+        while not self._take(name):
+            await self._wait(name)
+        try:
             yield
+        finally:
+            self._release(name)
+
+    def _take(self, name: str) -> bool:
+        """Hold an image, with one descriptor for all who need it; return False without the image."""
+        folder = self._folder / key_of_image(name)
+        if name not in self._held:
+            with ExitStack() as stack:
+                if not _hold(folder, stack):
+                    return False
+                self._held[name] = stack.pop_all()
+        self._holders[name] += 1
+        return True
+
+    def _release(self, name: str) -> None:
+        self._holders[name] -= 1
+        if not self._holders[name]:
+            del self._holders[name]
+            self._held.pop(name).close()
+
+    async def open(self) -> None:
+        """Remove what killed fetches have left, and look how large the store is."""
+
+        def clean() -> None:
+            with suppress(StartError, OSError):
+                EnvironmentStore(self._folder).remove_unfinished()
+                self.size_bytes = self._bound.size_bytes()
+
+        await asyncio.to_thread(clean)
 
     async def close(self) -> None:
         """End the fetches."""
@@ -104,9 +141,9 @@ class ImageFetches:
 
     async def _wait(self, name: str) -> None:
         loop = asyncio.get_running_loop()
-        known = self._unknown.get(name)
-        if known is not None and loop.time() < known[0]:
-            raise UnknownEnvironment(known[1].message)
+        earlier = self._unknown.get(name)
+        if earlier is not None and loop.time() < earlier[0]:
+            raise UnknownEnvironment(earlier[1].message)
         self.waiting[name] += 1
         try:
             await self._starts.started(name)

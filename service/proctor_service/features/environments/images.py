@@ -42,6 +42,8 @@ from proctor_service.settings import worker_environment
 _FORMAT = 2
 _FILE, _PINNED = "image.json", "layers.json"
 DERIVED = "derived"
+USED = "used"
+"""File in the folder of an image by name; its time is that of the last use."""
 _KEY_CHARACTERS = 32
 _MOST_JSON_BYTES = 16 << 20
 _POLICIES = ("/etc/containers/policy.json", "~/.config/containers/policy.json")
@@ -60,6 +62,8 @@ _UNKNOWN = re.compile(
 )
 """Matches what skopeo says of an image that its registry lacks or does not show to this machine: `reading
 manifest 9 in localhost:5000/a: manifest unknown`. It does not match `connection refused`."""
+_BLOCK_BYTES, _SPARE_BLOCKS = 512, 32_768  # of ulimit; for manifests and configurations
+_MOST_BYTES = 1 << 43
 _FULL = "no space left on device"
 _INSPECT_SECONDS = 120.0
 _COPY_SECONDS = 7200.0
@@ -168,6 +172,7 @@ class _Fetch:
         self._layers = layers
         self._reference = reference
         self._progress = progress
+        self._largest_bytes = 0
         self._layout = part / "layout"
         self._source = reference if ":/" in reference else f"docker://{reference}"
         self._ids = image_ids()
@@ -180,12 +185,21 @@ class _Fetch:
 
         Raises StartError, OSError.
         """
+        try:
+            self._run_all()
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise DamagedImage(f"the description of the image is wrong: {error!r}"[:500]) from None
+
+    def _run_all(self) -> None:
         self._part.chmod(0o700)  # its programs are not for the users of this machine
         source = self._source
         if source.startswith("docker://"):
             self._leave_out_known_layers(source)
-        copy = ["copy", source, f"oci:{self._layout}:image"]
-        self._run(copy, _COPY_SECONDS, self._progress)
+        words = [*self._skopeo, "copy", source, f"oci:{self._layout}:image"]
+        if self._largest_bytes:  # or a hostile registry could fill the disk
+            blocks = self._largest_bytes // _BLOCK_BYTES + _SPARE_BLOCKS
+            words = ["sh", "-c", f"ulimit -f {blocks}; exec {shlex.join(words)}"]
+        self._run_words(words, _COPY_SECONDS, self._progress)
         [found] = _read_json(self._layout / "index.json")["manifests"]
         manifest = _read_json(self._blob(found["digest"]))
         config = _read_json(self._blob(manifest["config"]["digest"]))
@@ -212,7 +226,11 @@ class _Fetch:
         """
         unpacked, missing = self._layers.by_blob(), dict[str, int]()
         blobs = self._layout / "blobs" / "sha256"
-        for digest, size in self._sizes(source).items():
+        sizes = self._sizes(source)
+        if not sizes:
+            raise DamagedImage("it has no layers for this machine, or a manifest of an old format")
+        self._largest_bytes = max(sizes.values())
+        for digest, size in sizes.items():
             if digest not in unpacked:
                 missing[digest] = size
                 continue
@@ -234,7 +252,8 @@ class _Fetch:
         found = {}
         for each in self._manifest(source).get("layers") or []:
             digest, size = each.get("digest"), each.get("size")
-            if isinstance(size, int) and isinstance(digest, str) and _DIGEST.fullmatch(digest):
+            is_size = isinstance(size, int) and 0 <= size < _MOST_BYTES
+            if is_size and isinstance(digest, str) and _DIGEST.fullmatch(digest):
                 found[digest] = size
         return found
 
@@ -304,9 +323,6 @@ class _Fetch:
         if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
             raise DamagedImage(f"the image has a wrong digest: {str(digest)[:100]!r}")
         return self._layout / "blobs" / "sha256" / digest.removeprefix("sha256:")
-
-    def _run(self, arguments: list[str], seconds: float, progress: Progress | None) -> None:
-        self._run_words([*self._skopeo, *arguments], seconds, progress)
 
     def _run_words(self, words: list[str], seconds: float, progress: Progress | None) -> None:
         if shutil.which("skopeo") is None:

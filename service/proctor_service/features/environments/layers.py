@@ -348,8 +348,10 @@ class Layers:
                 raise StartError(f"a layer cannot be unpacked: {ran.output[-1000:]}") from None
         if "refused" in answer:
             raise DamagedImage(answer["refused"])
+        if "unable" in answer:
+            raise StartError(answer["unable"])
         if "failed" in answer:
-            raise OSError(answer["errno"], answer["failed"])
+            raise OSError(answer["errno"], os.strerror(answer["errno"]), str(self._own))
         return answer
 
 

@@ -16,6 +16,7 @@ start.
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -35,6 +36,7 @@ from proctor_service.features.environments.built import (
 )
 from proctor_service.features.environments.folders import Folders, reason, shared, unused
 from proctor_service.features.environments.images import (
+    USED,
     build_image,
     key_of_image,
     read_image,
@@ -235,12 +237,16 @@ class EnvironmentStore:
     def prune(self, keep: Collection[str], dry_run: bool = False) -> list[Pruned]:
         """Remove folders with other keys, and folders of killed builds; return all removed ones.
 
-        Folders in use, and folders of a running build, remain. `dry_run`: only return them. Raises
-        StartError.
+        Images by name, folders in use, and folders of a running build remain. `dry_run`: only return
+        them. Raises StartError.
         """
+
+        def is_kept(name: str) -> bool:
+            return name in keep or (self.folder / name / USED).exists()
+
         pruned: list[Pruned] = []
         try:
-            for key, folders in self._folders.unwanted(keep.__contains__).items():
+            for key, folders in self._folders.unwanted(is_kept).items():
                 pruned += self._prune(key, folders, dry_run)
             pruned += self._prune_layers(
                 {each.folder for each in pruned if not each.is_busy}, dry_run
@@ -248,6 +254,15 @@ class EnvironmentStore:
         except OSError as error:
             raise StartError(f"{self.folder} cannot be pruned: {reason(error)}") from None
         return pruned
+
+    def remove_unfinished(self) -> None:
+        """Remove what killed builds and fetches have left. Raises StartError, OSError."""
+        for folder in self._folders.all():
+            key, _, part = folder.name.partition(".")
+            if part:
+                with suppress(Timeout), self._folders.lock(key).acquire(blocking=False):
+                    shutil.rmtree(folder, ignore_errors=True)
+        self._layers.remove_parts()
 
     def _prune_layers(self, gone: Collection[Path], dry_run: bool) -> Iterator[Pruned]:
         """Remove the layers which no image has; `gone`: folders that a dry run would remove."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from proctor_service.feature import Core, Sources
     from proctor_service.features.replicas.fingerprints import PeerFingerprints
+    from proctor_service.features.replicas.fleet import PeerFleet
     from proctor_service.features.replicas.forwarding import Replicas
     from proctor_service.features.replicas.judge_processes.pool import JudgePool
     from proctor_service.features.replicas.redis_store import RedisStore
@@ -32,6 +33,7 @@ class ReplicasFeature(Feature):
         self._store: RedisStore | None = None
         self._task_store: RedisStore | None = None
         self._pool: JudgePool | None = None
+        self._fleet: PeerFleet | None = None
 
     def backend(self, sources: Sources) -> Sources:
         """Return the sources with judge processes and peers, as the settings say. Raises StartError."""
@@ -52,7 +54,7 @@ class ReplicasFeature(Feature):
         self.replicas = Replicas(Identity(own), Peers(settings.peers, own), metrics.forwarded)
         answers = None if self._store is None else AnswerStore(self._store)
         tasks = None if self._task_store is None else TasksOfReplicas(self._task_store)
-        fleet = PeerFleet(self.replicas, answers, self._mismatched, tasks)
+        self._fleet = fleet = PeerFleet(self.replicas, answers, self._mismatched, tasks)
         return replace(sources, fleet=fleet)
 
     def _mismatched(self) -> Mapping[str, str]:
@@ -87,8 +89,10 @@ class ReplicasFeature(Feature):
     def routes(self, core: Core) -> Sequence[APIRouter]:
         """Connect the judge processes and the peers with the queue; there is no route."""
         from proctor_service.features.replicas.fingerprints import PeerFingerprints
+        from proctor_service.features.replicas.image_owners import ImageOwners
         from proctor_service.features.replicas.reward_slices import RewardSlices
         from proctor_service.features.replicas.spreading import Spreader
+        from proctor_service.sandbox.environments import ImagesByName
 
         if self._pool is not None:
             self._pool.send_ahead = core.queue.send_ahead
@@ -103,8 +107,12 @@ class ReplicasFeature(Feature):
             peers = PeerFingerprints(self.replicas, lambda: machine.fingerprint, headers)
             self.fingerprints = peers
             core.metrics.watch_fingerprints(peers.by_peer)
+            slices = RewardSlices(tokens, lambda: machine.fingerprint.digest)
+            environments = machine.environments
+            if self._fleet is not None and isinstance(environments, ImagesByName):
+                image_in, spread = environments.image_in, settings.image_spread
+                self._fleet.owners = ImageOwners(self.replicas, slices, spread, image_in)
             if settings.spread:
-                slices = RewardSlices(tokens, lambda: machine.fingerprint.digest)
                 self.spreader = Spreader(
                     self.replicas, core.queue, slices, core.metrics, peers.is_own
                 )

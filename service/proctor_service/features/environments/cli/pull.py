@@ -46,10 +46,10 @@ def pull(
         from proctor_service.features.environments.store import environments_folder
 
         folder = environments_folder(settings)
-        known = KnownEnvironments({}, folder, tuple(settings.images))
+        environments = KnownEnvironments({}, folder, tuple(settings.images))
         try:
             images = images_of(rows, field) if form is None else images_of_form(rows, form)
-            names = sorted({known.image_name(each) for each in images})
+            names = sorted({environments.image_name(each) for each in images})
         except ValueError as error:
             raise Trouble(plain(str(error), 500)) from None
         if dry_run:
@@ -129,8 +129,8 @@ def _fetch_all(folder: Path, names: list[str], most_bytes: int) -> int:
     """Fetch the images, with a progress bar; return how many failed."""
     from rich.progress import Progress
 
-    from proctor_service.features.environments.bound import USED, ImageBound
-    from proctor_service.features.environments.images import key_of_image
+    from proctor_service.features.environments.bound import ImageBound
+    from proctor_service.features.environments.images import USED, key_of_image
     from proctor_service.features.environments.store import EnvironmentStore
 
     bound, failed = ImageBound(folder, most_bytes), 0

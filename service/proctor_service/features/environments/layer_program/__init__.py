@@ -18,7 +18,7 @@ import tarfile
 from typing import Any
 
 from .completing import complete, set_attributes
-from .confinement import Refused
+from .confinement import Refused, Unable
 from .unpacking import unpack
 
 START = """
@@ -47,6 +47,8 @@ def _answered(order: dict[str, Any]) -> dict[str, Any]:
         answer = _ORDERS[order["kind"]](order)
     except Refused as refused:
         answer = {"refused": str(refused)}
+    except Unable as error:
+        answer = {"unable": str(error)}
     except MemoryError:
         answer = {"refused": "a layer needs too much memory"}
     except (tarfile.TarError, EOFError, gzip.BadGzipFile, ValueError, RecursionError) as error:

@@ -8,7 +8,7 @@ import stat
 from contextlib import suppress
 from typing import Any
 
-from .confinement import FOLDER, Ids, Refused, call, confine, enter, path_parts, separate
+from .confinement import FOLDER, Ids, Refused, Unable, call, confine, enter, path_parts, separate
 
 _NOSUID_NODEV = 2 | 4
 _FOLDERS = {
@@ -47,7 +47,11 @@ def complete(order: dict[str, Any]) -> dict[str, Any]:
     )
     lower = ":".join(order["lower"])
     layers = f"lowerdir={lower},upperdir={order['upper']},workdir={order['work']},{options}"
-    call("mount", b"overlay", order["merged"].encode(), b"overlay", _NOSUID_NODEV, layers.encode())
+    flags, overlay = _NOSUID_NODEV, b"overlay"
+    try:
+        call("mount", overlay, order["merged"].encode(), overlay, flags, layers.encode())
+    except OSError as error:
+        raise Unable(f"{error.strerror}; the store of images may not lie on an overlay") from None
     enter(order["merged"])
     ids = Ids(order["ids"])
     top = os.open("/", FOLDER)

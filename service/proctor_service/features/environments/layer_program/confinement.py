@@ -17,6 +17,10 @@ class Refused(Exception):
     """The image breaks a rule, or exceeds a bound."""
 
 
+class Unable(Exception):
+    """This machine cannot do what the order needs."""
+
+
 class Ids:
     """User ids of an image on this machine; without a range an ordinary user owns all files."""
 

@@ -24,8 +24,8 @@ _REMOVED, _HIDES, _OWN = ".wh.", ".wh..wh..opq", ".wh..wh."
 _CHUNK = 1 << 20
 _MODE = 0o7777
 _BLOCK_BYTES = 4096
-_FILE_BYTES = 256  # of an inode
-_MOST_FILES = 4_000_000
+_FILE_BYTES = 1024  # of an inode and a name, roughly
+_MOST_FILES = 2_000_000
 _REPORT_BYTES = 16 << 20  # between two lines about the progress
 _MAGIC_GZIP, _MAGIC_ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 
@@ -80,6 +80,7 @@ class _Unpacking:
         parts = path_parts(member.name)
         self.files += 1
         self.bytes += _BLOCK_BYTES if member.isdir() else _FILE_BYTES
+        self._report()
         if self.files > _MOST_FILES:
             raise Refused(f"a layer has more than {_MOST_FILES} files")
         if not parts:
@@ -96,6 +97,14 @@ class _Unpacking:
             self._mark_removed(parents, _one_name(name[len(_REMOVED) :]))
         else:
             self._create(archive, member, parents, name)
+
+    def _report(self) -> None:
+        """Tell the bytes so far, from time to time. Raises Refused beyond the bound."""
+        if self.bytes > self._most_bytes:
+            raise Refused("a layer is too large")
+        if self.bytes - self._reported_bytes > _REPORT_BYTES:
+            self._reported_bytes = self.bytes
+            print(json.dumps({"bytes": self.bytes}), flush=True)
 
     def finish(self) -> None:
         """Set modes and times of folders, which hold only when all is written."""
@@ -251,11 +260,7 @@ class _Unpacking:
         with open(made, "wb", buffering=0) as file:
             while data := content.read(_CHUNK):
                 self.bytes += len(data)
-                if self.bytes > self._most_bytes:
-                    raise Refused("too large")
-                if self.bytes - self._reported_bytes > _REPORT_BYTES:
-                    self._reported_bytes = self.bytes
-                    print(json.dumps({"bytes": self.bytes}), flush=True)
+                self._report()
                 view = memoryview(data)
                 while view:
                     view = view[file.write(view) :]
