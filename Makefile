@@ -21,7 +21,7 @@ SUITES := agents attacks aviato benchmarks compat console deploy faults images j
 	replicas versions
 FOLDERS_agents := core/agents features/rollouts/suite
 FOLDERS_console := features/journal/console
-FOLDERS_images := features/environments/suite
+FOLDERS_images := features/environments/suite features/repositories/suite
 $(foreach each,aviato compat journal languages replicas,$(eval FOLDERS_$(each) := features/$(each)/suite))
 # All tests of a feature, those that `make test` runs and those of its suites.
 FEATURE = $(wildcard $(addprefix tests/features/$(NAME),/ /suite /console))

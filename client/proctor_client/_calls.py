@@ -14,7 +14,7 @@ from proctor_client import wire
 from proctor_client._answers import completed, is_back, parse_model, parse_reward_response
 from proctor_client._flow import Call, Flow, Policy, answer_flow, stream_flow
 from proctor_client._merging import RewardOrder
-from proctor_client._requests import checked, plain
+from proctor_client._requests import checked, encode, plain
 from proctor_client._runtime import Clock
 from proctor_client.errors import InvalidRequestError
 
@@ -69,7 +69,7 @@ class RewardOptions(CodeOptions, JobOptions, total=False):
     """Submissions unjudged by then return with the error `deadline`; default: 600."""
     cache: bool
     """True (the default) lets the service judge identical work once."""
-    environment: str | None
+    environment: wire.EnvironmentChoice | None
     """Environment of submissions that name none; None selects `default`."""
     prompt: str | Iterable[wire.Message | Mapping[str, Any]] | None
     """What the policy saw, for the journal; default: none."""
@@ -99,6 +99,14 @@ class Calls:
         call = self._reward_call(order, accept="application/x-ndjson")
         return stream_flow(call, len(order.request.submissions), self.policy, self.clock)
 
+    def save_tasks(self, tasks: Iterable[Mapping[str, Any] | wire.TaskFields]) -> Flow[list[str]]:
+        """Build the flow of POST /tasks. Raises InvalidRequestError, which names the wrong field."""
+        if isinstance(tasks, str | Mapping | BaseModel):
+            raise InvalidRequestError("tasks: a list is wanted, of one task or more")
+        request = checked(wire.TasksRequest, {"tasks": [plain(each) for each in tasks]})
+        call = Call("POST", "/tasks", self.policy.timeout_seconds, content=encode(request))
+        return answer_flow(call, _names_of_tasks, self.policy, self.clock)
+
     def capacity(self) -> Flow[wire.Capacity]:
         """Build the flow of GET /capacity."""
         return self._get("/capacity", wire.Capacity)
@@ -123,6 +131,10 @@ class Calls:
         wait = max(self.policy.timeout_seconds, order.request.deadline_seconds + GRACE_SECONDS)
         key = str(uuid.uuid4())
         return Call("POST", "/reward", wait, content=order.content, accept=accept, key=key)
+
+
+def _names_of_tasks(body: bytes) -> list[str]:
+    return parse_model(wire.TasksResponse, body).tasks
 
 
 def reward_order(submissions: Iterable[AnySubmission], options: RewardOptions) -> RewardOrder:

@@ -52,7 +52,7 @@ class Origin:
             scoring=request.scoring,
             grader=request.grader,
             limits=request.limits,
-            environment=request.environment,
+            environment=wire.environment_name(request.environment),
         )
 
 
@@ -80,7 +80,8 @@ class FakeJournal:
         number = next(self._numbers)
         result = result_of(index, submission, judged, f"ev_fake_{number}")
         if not isinstance(judged, wire.Result):
-            chosen = submission.environment or origin.environment or result.environment
+            own = wire.environment_name(submission.environment)
+            chosen = own or origin.environment or result.environment
             result = result.model_copy(update={"environment": chosen})
         self._records.append(_Record(number, submission, self._detail(submission, origin, result)))
         return result

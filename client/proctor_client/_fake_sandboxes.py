@@ -72,7 +72,7 @@ class FakeSandboxes:
             status=sandbox.status,
             tags=sandbox.order.tags,
             backend="fake",
-            environment=sandbox.order.environment or "default",
+            environment=wire.environment_name(sandbox.order.environment) or "default",
             created_at=EPOCH + timedelta(seconds=sandbox.created_seconds),
             expires_at=EPOCH + timedelta(seconds=sandbox.expires_seconds),
             exec_stats=self._counts.stats().by_sandbox.get(sandbox.id, wire.ExecStats()),

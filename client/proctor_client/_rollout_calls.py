@@ -33,7 +33,7 @@ class RolloutOptions(JobOptions, total=False):
     """Method for extracting code from the policy's submissions; default: `auto`."""
     deadline_seconds: float
     """Trajectories unfinished by then return with the error `deadline`; default: 3,600."""
-    environment: str | None
+    environment: wire.EnvironmentChoice | None
     """Environment of the sandboxes; None selects `default`."""
 
 

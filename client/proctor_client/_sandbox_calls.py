@@ -57,8 +57,10 @@ class SandboxOptions(TypedDict, total=False):
     """Initial files, as path to text; default: none."""
     job: str
     """Name of the training run, used for fair sharing of the service; default: "default"."""
-    environment: str | None
+    environment: wire.EnvironmentChoice | None
     """Environment of the sandbox; None selects `default`."""
+    repository: wire.RepositoryGrader | Mapping[str, Any] | None
+    """Task of an agent about a repository, in the sandbox's image; default: none."""
 
 
 def sandbox_request(options: SandboxOptions) -> wire.SandboxRequest:

@@ -23,6 +23,8 @@ judging, except for items with a retryable error, which are judged again. Its jo
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -280,6 +282,8 @@ class FakeProctor(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 return as_json(self.environments)
             case "GET", "/verifiers":
                 return as_json(self.verifiers)
+            case "POST", "/tasks":
+                return _named_tasks(received.content)
             case _:
                 return problem(404, "not_found", f"no {received.method} {received.path}")
 
@@ -318,6 +322,14 @@ class FakeProctor(httpx.BaseTransport, httpx.AsyncBaseTransport):
             mean_reward=sum(rewards) / len(rewards) if rewards else None,
         )
         return wire.RolloutResponse(trajectories=made, summary=summary)
+
+
+def _named_tasks(content: bytes) -> Plain:
+    """Return the names of tasks; a submission's task is in the request that the judge gets."""
+    tasks = wire.TasksRequest.model_validate(long_integers.loads(content)).tasks
+    texts = (json.dumps(wire.dump(each), sort_keys=True).encode() for each in tasks)
+    names = [f"sha256:{hashlib.sha256(text).hexdigest()}" for text in texts]
+    return as_json(wire.TasksResponse(tasks=names))
 
 
 def _receive(request: httpx.Request) -> tuple[Received, Plain | None]:

@@ -41,7 +41,8 @@ from proctor_service.outcomes import Outcome, outcome_bytes
 from proctor_service.rewards.fingerprint import code_digest
 from proctor_service.rewards.machine import Machine
 from proctor_service.rewards.routes import RewardHandler, reward_routes
-from proctor_service.sandbox.environments import NO_ENVIRONMENTS
+from proctor_service.rewards.saved_tasks import SavedTasks, task_routes
+from proctor_service.sandbox.environments import NO_ENVIRONMENTS, hold_nothing
 from proctor_service.sandbox.interface import Backend
 from proctor_service.sandbox.memory_room import memory_check, memory_room
 from proctor_service.sandbox.open_files import fitted
@@ -197,6 +198,7 @@ def build_app(
     )
     app.state.parts = parts
     app.include_router(reward_routes(core.rewards, settings.max_body_mb))
+    app.include_router(task_routes(core.rewards.tasks, settings.max_body_mb))
     app.include_router(sandbox_routes(_sandbox_handler(core, sources.fleet)))
     for feature in features:
         for router in feature.routes(core):
@@ -255,6 +257,7 @@ def _parts(
     sources: Sources, machine: Machine, judge: Judge, features: list[Feature], readiness: Readiness
 ) -> Parts:
     settings, backend, metrics = machine.settings, machine.backend, sources.metrics
+    hold = sources.hold or hold_nothing
     deadlines = Deadlines()
     tracing = _tracing(settings)
     listeners: list[Observer] = [metrics, readiness, *([tracing] if tracing else [])]
@@ -270,12 +273,14 @@ def _parts(
         outcome_bytes,
         deadlines,
     )
-    evaluate = Evaluator(judge, backend, queue, cache, observers).evaluate
+    evaluate = Evaluator(
+        judge, backend, queue, cache, observers, hold, sources.fleet.image_owners()
+    ).evaluate
     running: set[RequestTask[Any]] = set()
     bounds = Bounds(live=settings.stateful_count(), shares=shares)
     fleet = sources.fleet
     recall = observers.recalled if observers.hears(Observer.item_recalled) else None
-    registry = Registry(backend, queue, bounds, metrics.executed, fleet.id_prefix)
+    registry = Registry(backend, queue, bounds, metrics.executed, fleet.id_prefix, hold)
     # An evaluation may hold several sandboxes; it leaves its core when all of them do.
     backend.when_asleep(
         lambda yielding, lent, long_runners: queue.lend(
@@ -294,7 +299,8 @@ def _parts(
         shares=shares,
         evaluate=evaluate,
         rewards=RewardHandler(
-            machine, evaluate, queue, TaskStore(), running, fleet.answers, recall
+            *(machine, evaluate, queue, TaskStore(), running, fleet.answers, recall),
+            SavedTasks(fleet.tasks),
         ),
         registry=registry,
         tokens=Tokens(settings.tokens_by_tenant()),

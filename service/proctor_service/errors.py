@@ -33,6 +33,7 @@
     │   ├── Cancelled           the client or the operator ended the item
     │   ├── PolicyUnavailable   a rollout's policy endpoint failed after its retries
     │   │   └── PolicyRefused       the endpoint refuses the request, now and later
+    │   ├── UnknownEnvironment  the task names an image that does not exist, or is too large
     │   └── InvalidTask         the tests themselves are broken
     ├── HandedBack              a submission goes back to the queue; no request sees it
     ├── StartError              the configuration prevents the start of the service
@@ -261,6 +262,12 @@ class PolicyRefused(PolicyUnavailable):
     """The policy endpoint refuses the request as sent; the message names the necessary change."""
 
     retryable = False
+
+
+class UnknownEnvironment(Failure):
+    """The task names an image which its registry does not have, or which does not fit here."""
+
+    reason, retryable = "unknown_environment", False
 
 
 class InvalidTask(Failure):

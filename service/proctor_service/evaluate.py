@@ -8,18 +8,28 @@ and of each attempt of the judge (`observe/observer.py`).
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 
 from proctor_client.wire import Scoring, VerifierGrader
-from proctor_service.errors import Failure, HandedBack, JudgeFailed
+from proctor_service.errors import DeadlinePassed, Failure, HandedBack, JudgeFailed
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.observe.observer import NO_OBSERVERS, ObservedSandboxes, Observer, Observers
 from proctor_service.outcomes import Item, NoCode, Outcome
-from proctor_service.sandbox.interface import CHARGE, PAYER, Backend, Sandboxes
+from proctor_service.sandbox.interface import (
+    CHARGE,
+    DEFAULT,
+    PAYER,
+    Backend,
+    HoldEnvironment,
+    Sandboxes,
+    hold_nothing,
+)
 from proctor_service.scheduling.queue import FairQueue, attempted
 from proctor_service.scheduling.result_cache import Cache
 
@@ -37,6 +47,15 @@ Judge = Callable[[Submission, Sandboxes], Awaitable[Judgement]]
 Evaluate = Callable[[Item], Awaitable[Outcome]]
 
 
+Elsewhere = Callable[[Item], Awaitable[Outcome | None]]
+"""Returns the outcome from another replica which has the item's image, if one judges it."""
+
+
+async def nowhere_else(_: Item) -> Outcome | None:
+    """Return None: this replica judges all items."""
+    return None
+
+
 class Evaluator:
     """Evaluator of items: connects queue, cache, judge and observers."""
 
@@ -47,7 +66,11 @@ class Evaluator:
         queue: FairQueue,
         cache: Cache[Outcome],
         observers: Observers = NO_OBSERVERS,
+        hold: HoldEnvironment = hold_nothing,
+        elsewhere: Elsewhere = nowhere_else,
     ) -> None:
+        self._elsewhere = elsewhere
+        self._hold = hold
         self._judge = judge
         self._backend = backend
         self._queue = queue
@@ -87,6 +110,25 @@ class Evaluator:
         return outcome
 
     async def _in_turn(self, item: Item, submission: Submission) -> Outcome:
+        """Wait for its environment, and then in the queue; judge it, and compute the reward.
+
+        Waiting for an image takes no slot. The deadline counts for all of it. In a fleet, a replica with the
+        image judges.
+        """
+        if submission.environment == DEFAULT:
+            return await self._with_environment(item, submission)
+        async with AsyncExitStack() as stack:
+            try:
+                async with asyncio.timeout_at(item.deadline):
+                    if item.goes_to_owners and (outcome := await self._elsewhere(item)) is not None:
+                        return outcome
+                    await stack.enter_async_context(self._hold(submission.environment))
+            except TimeoutError:
+                message = "the deadline passed before its image was fetched"
+                raise DeadlinePassed(message) from None
+            return await self._with_environment(item, submission)
+
+    async def _with_environment(self, item: Item, submission: Submission) -> Outcome:
         """Wait for a ticket, judge the submission before the deadline, and compute the reward.
 
         A submission that its judge hands back waits for another ticket.

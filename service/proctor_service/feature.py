@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from proctor_service.observe.observer import Observer, Observers
     from proctor_service.rewards.machine import Machine, NamedVerifiers
     from proctor_service.rewards.routes import RewardHandler
-    from proctor_service.sandbox.environments import Environments
+    from proctor_service.sandbox.environments import Environments, HoldEnvironment
     from proctor_service.sandbox.interface import Backend, BackendSource
     from proctor_service.sandboxes.registry import Registry
     from proctor_service.scheduling.fair_share import Shares
@@ -61,6 +61,7 @@ class Sources:
     `backend`, `judge`: None: sandboxes of this machine, and the judge in this process.
     `environments`: by name, without the default. `fleet`: this replica among its peers. `verifiers`: by
     name.
+    `hold`: context in which an environment has all its files; None: they are always there.
     `keeps_state`: files in the user's state folder are allowed, as for `proctor serve`.
     """
 
@@ -72,6 +73,7 @@ class Sources:
     judge: Judge | None = None
     keeps_state: bool = False
     verifiers: NamedVerifiers | None = None
+    hold: HoldEnvironment | None = None
 
 
 @dataclass(frozen=True, slots=True)

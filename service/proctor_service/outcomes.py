@@ -66,7 +66,8 @@ class Item:
     `cache_key`: hash of every input to the verdict; None turns the cache off. `begun`: the item
     belongs to begun work, which continues while the service drains. `rollout_id` and
     `graded_sandbox_id` are for the logs: the rollout of the item, and the sandbox with the judged
-    state. `portable`: a peer may judge the item, which is this replica's own. `traceparent`: span
+    state. `portable`: a peer may judge the item, which is this replica's own. `goes_to_owners`: the
+    replicas which own its image may. `traceparent`: span
     of the item, for a peer. `origin`: None for an item of a peer, whose journal has the record.
     """
 
@@ -82,6 +83,7 @@ class Item:
     rollout_id: str | None = None
     graded_sandbox_id: str | None = None
     portable: bool = False
+    goes_to_owners: bool = False
     traceparent: str = ""
     origin: Origin | None = None
 

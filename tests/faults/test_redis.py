@@ -78,6 +78,23 @@ def test_a_retry_at_another_replica_gets_the_first_ones_results(redis: RedisServ
         assert "proctor_store_up 1.0" in third.client.get("/metrics").text
 
 
+def test_a_task_that_one_replica_was_sent_is_known_to_all(redis: RedisServer) -> None:
+    judge = Moody()
+    with fleet(2, judge=judge, redis_url=redis.url) as (first, second):
+        task = {"grader": {"kind": "exec"}, "files": {"data.txt": "x" * 100_000}}
+        [name] = first.client.post("/tasks", json={"tasks": [task]}).json()["tasks"]
+        body = {"submissions": [{"completion": "a", "task": name}], "extract": "none"}
+        assert said(second.client.post("/reward", json=body)) == ["a 1"]
+        first.kill()
+        Redis.from_url(redis.url).flushall()
+        assert said(second.client.post("/reward", json=body)) == [
+            "a 1"
+        ]  # from its memory and cache
+        body["submissions"] = [{"completion": "a", "task": f"sha256:{'0' * 64}"}]
+        refused = second.client.post("/reward", json=body)
+        assert (refused.status_code, refused.json()["error"]["reason"]) == (404, "not_found")
+
+
 def test_what_a_replica_had_judged_when_it_died_stands(redis: RedisServer) -> None:
     gate = Gate()
     with fleet(2, judge=gate, redis_url=redis.url, slots=3) as (first, second):

@@ -29,6 +29,7 @@ PLACES = {
     "pending_bytes": ("features.compat.handler.TaskStore",),
     "policy_attempts": ("features.rollouts.policy.ATTEMPTS",),
     "prepared_folder": ("settings.prepared_folder.FOLDER",),
+    "saved_task_bytes": ("rewards.saved_tasks.MOST_UNPACKED_BYTES",),
     "worker_memory_mb": ("features.replicas.judge_processes.worker.MEMORY_MB",),
 }
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-_TOOLS = ("mmdebstrap", "buildah", "skopeo", "umoci")
+_TOOLS = ("mmdebstrap", "buildah", "skopeo")
 
 
 def debian_image(factory: pytest.TempPathFactory) -> str:

@@ -190,6 +190,7 @@ def routes(policy_url: str) -> list[Route]:
     grade = [{"grader": grader, "scoring": "all", "limits": LIMITS} for grader in GRADERS]
     return [
         Route("POST", "/reward", _rewards()),
+        Route("POST", "/tasks", [{"tasks": [{"grader": grader} for grader in GRADERS]}]),
         Route("POST", "/rollout", _rollouts(policy_url)),
         Route("POST", "/sandboxes", [sandbox, {}]),
         Route("GET", "/sandboxes"),

@@ -1,15 +1,17 @@
-"""An environment whose image `host_image` makes, unpacked without skopeo and umoci."""
+"""An environment whose image `host_image` makes, unpacked without skopeo."""
 
 from __future__ import annotations
 
 import io
+import shutil
 import tarfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from host_image import image_layer
 
-from proctor_service.features.environments import images
+from proctor_service.features.environments.images import image_ids
+from proctor_service.features.environments.layers import Layers
 from proctor_service.sandbox.environments import BuiltEnvironment, Image
 from proctor_service.settings.environments import Environment
 
@@ -22,24 +24,29 @@ def unpacked_image(
     directory: str,
     variables: Mapping[str, str] = VARIABLES,
 ) -> BuiltEnvironment:
-    """Return an environment `app` in a folder that is closed to others; its user is root.
+    """Return an environment `app` below a folder; its user is root.
 
-    `add` gets the root of the image, to make further files there. `directory`: the working directory.
+    `add` gets a folder with the files of the image, to make further ones there. `directory`: the
+    working directory.
     """
-    rootfs = folder / "rootfs"
-    rootfs.mkdir(parents=True)
-    folder.chmod(0o700)
+    files = folder / "files"
+    files.mkdir(parents=True)
     with tarfile.open(fileobj=io.BytesIO(image_layer())) as layer:
         layer.extraction_filter = lambda member, path: member  # Debian's 3.11 knows no filter=
-        layer.extractall(rootfs)
-    add(rootfs)
-    images._complete(rootfs, directory, {"uid": 0, "gid": 0})
-    ids = images.image_ids()
-    images._own(rootfs, ids)
+        layer.extractall(files)
+    add(files)
+    archive = folder / "layer.tar"
+    with tarfile.open(archive, "w", format=tarfile.PAX_FORMAT) as packed:
+        packed.add(files, arcname=".")
+    shutil.rmtree(files)
+    layers, ids = Layers(folder), image_ids()
+    below = [layers.unpack("files", archive, ids)]
+    given = {"user": "0", "workdir": directory, "path": variables["PATH"]}
+    top, _ = layers.complete("top", below, ids, given)
     image = Image(
         reference="oci:/nowhere:app",
         digest="sha256:0",
-        rootfs=rootfs,
+        layers=tuple(layers.folder / each.name for each in (top, *below)),
         variables=variables,
         user=0,
         group=0,
@@ -48,6 +55,7 @@ def unpacked_image(
         programs=(),
         python=None,
         ids=ids,
+        holds=(folder,),
     )
     return BuiltEnvironment(
         name="app",
@@ -56,5 +64,6 @@ def unpacked_image(
         version=None,
         packages={},
         digest=image.digest,
+        folder=folder,
         image=image,
     )

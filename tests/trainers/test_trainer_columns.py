@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,8 @@ from shared_data import shared_data
 
 from proctor_client.tasks.forms import task_from_row
 from proctor_client.tasks.task import BadTask, DatasetError, MissingColumns, submission_of
-from proctor_trainers.problems import TOYS, load_problems
+from proctor_trainers.problems import DIFF, TOYS, load_problems
+from proctor_trainers.trl.workplaces import Order, Workplaces
 
 TESTS = ["assert f(1) == 1", "assert f(2) == 2"]
 ASSERTS = {"kind": "asserts", "tests": TESTS}
@@ -131,3 +134,63 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         load_problems(str(tmp_path / "damaged.jsonl.gz"))
     with pytest.raises(DatasetError, match="1 or more"):
         load_problems("toy", limit=0)
+
+
+SMITH = {
+    "instance_id": "owner__ring.3f1c0e2a.func_basic__x7k2",
+    "repo": "swesmith/owner__ring.3f1c0e2a",
+    "image_name": "swebench/swesmith.x86_64.owner_1776_ring.3f1c0e2a",
+    "patch": "--- a/ring.py\n+++ b/ring.py\n@@ -1 +1 @@\n-append\n+pop\n",
+    "FAIL_TO_PASS": ["tests/test_ring.py::test_push"],
+    "PASS_TO_PASS": [],
+    "problem_statement": "push drops the item",
+}
+
+
+def repository_rows(tmp_path: Path) -> Path:
+    """Rows of SWE-smith: one to train on, one without a statement, and one without tests."""
+    path = tmp_path / "smith.jsonl"
+    rows = [SMITH, SMITH | {"problem_statement": ""}, SMITH | {"FAIL_TO_PASS": []}]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_rows_about_repositories_have_their_form_and_keep_their_image(tmp_path: Path) -> None:
+    (problem,) = load_problems(str(repository_rows(tmp_path)), form="swe_smith")
+    image = {"image": f"docker.io/{SMITH['image_name']}:latest"}
+    assert problem.is_repository
+    assert problem.messages()[0]["content"] == DIFF
+    assert problem.messages()[1]["content"] == "push drops the item"
+    row = problem.row()
+    assert task_from_row(row).fields == problem.task.fields
+    assert task_from_row(row).environment == image
+    task = problem.rollout_task()
+    assert task["environment"] == image
+    assert task["grader"]["prepare"]["patch"] == SMITH["patch"]
+
+
+def test_the_sandbox_of_a_repository_has_its_task() -> None:
+    options: list[dict[str, Any]] = []
+
+    class Client:
+        def sandbox(self, **fields: Any) -> Any:
+            options.append(fields)
+            return self
+
+        def start(self) -> Any:
+            return self
+
+    places = Workplaces(Client(), Client(), Order())  # type: ignore[arg-type]
+    grader = {"kind": "repository", "test": "pytest"}
+    for task in ({"grader": grader, "environment": {"image": "a"}}, {"grader": {"kind": "exec"}}):
+        places.make(Client(), task)  # type: ignore[arg-type]
+    assert options[1]["repository"] == grader
+    assert options[1]["environment"] == {"image": "a"}
+    assert "repository" not in options[2]
+
+
+def test_the_example_shows_its_first_task(tmp_path: Path) -> None:
+    example = Path(__file__).resolve().parents[2] / "trainers" / "examples" / "swe_smith.py"
+    command = [sys.executable, str(example), str(repository_rows(tmp_path)), "--show"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert json.loads(shown)["prompt"] == "push drops the item"

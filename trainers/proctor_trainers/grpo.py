@@ -12,9 +12,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from proctor_client import ProctorError
+from proctor_client.tasks.forms import Format
 from proctor_client.tasks.supplies import Supplies
 from proctor_client.tasks.task import DatasetError
 from proctor_trainers.addresses import DEFAULT_URL, Unreachable
@@ -47,6 +48,12 @@ def add_arguments(parser: argparse.ArgumentParser, *, model: str) -> None:
         default="toy",
         help="toy, mbpp, a file of JSON lines in MBPP's form, or a data set on the hub "
         "(default: %(default)s)",
+    )
+    add(
+        "--form",
+        choices=get_args(Format),
+        metavar="FORM",
+        help="what the rows of --dataset are, such as swe_smith; default: as their columns say",
     )
     add("--dataset-split", default="train", help="split of a data set on the hub (default: train)")
     add("--dataset-limit", type=_positive, help="take so many problems only (default: all)")
@@ -94,6 +101,7 @@ def problems_of(args: argparse.Namespace, extra: str) -> list[Problem]:
         limit=args.dataset_limit,
         extra=extra,
         supplies=Supplies(testlib),
+        form=args.form,
     )
 
 

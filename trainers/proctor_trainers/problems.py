@@ -17,7 +17,8 @@ from typing import Any
 
 from proctor_client import wire
 from proctor_client.tasks.catalog import CATALOG, rows_of, source_of
-from proctor_client.tasks.files import load_named, rows_of_file
+from proctor_client.tasks.files import load_judgeable, load_named, rows_of_file
+from proctor_client.tasks.forms import Format
 from proctor_client.tasks.supplies import Supplies
 from proctor_client.tasks.task import DatasetError, Task
 from proctor_trainers.extras import require
@@ -27,6 +28,14 @@ _OF_COLUMNS = ("mbpp",)
 ANSWER = (
     "You are an expert Python programmer. Think briefly, then write the whole program between "
     "<answer> and </answer>."
+)
+DIFF = (
+    "You are an expert programmer. Think briefly, then answer with your change of the repository: one "
+    "unified diff, in a block that begins with ```diff."
+)
+AGENT = (
+    "You are an expert programmer. Solve the issue in the repository that your tools work in. Change "
+    "its files, and run its tests; your last state of the files counts."
 )
 _TEXTS = ("text", "prompt", "question")
 _OF_ROLLOUTS = tuple(
@@ -91,8 +100,15 @@ class Problem:
             for name, value in self.task.fields.items()
         }
 
+    @property
+    def is_repository(self) -> bool:
+        """True for an issue of a repository, where a completion is a diff."""
+        return (self.task.grader or {}).get("kind") == "repository"
+
     def messages(self, system: str | None = ANSWER) -> list[dict[str, str]]:
-        """Return the prompt as chat messages."""
+        """Return the prompt as chat messages; for a repository, ANSWER becomes DIFF."""
+        if system == ANSWER and self.is_repository:
+            system = DIFF
         user = {"role": "user", "content": self.text}
         return [user] if system is None else [{"role": "system", "content": system}, user]
 
@@ -113,8 +129,12 @@ def load_problems(
     limit: int | None = None,
     extra: str = "trl",
     supplies: Supplies | None = None,
+    form: Format | None = None,
 ) -> list[Problem]:
     """Load problems from `toy`, a data set by its name, or a file of JSON lines (also .gz).
+
+    `form`: what the rows of a file or of the hub are; by default their columns tell it. Rows in a form that
+    cannot be judged are left out.
 
     A name stands in proctor_client.tasks.catalog, or is `owner/name` of the hub. A row of a file or
     of the hub has a `text` (or `prompt`, `question`) and the columns known to task_from_row, for
@@ -129,6 +149,13 @@ def load_problems(
         require(extra, "datasets")
         named = load_named(name, split=split, limit=limit)
         return [_of_task(supplies.for_task(task)) for task in named.tasks]
+    if form is not None and Path(name).is_file():
+        named = load_judgeable(Path(name), form, limit)
+        return [_of_task(supplies.for_task(task)) for task in named.tasks if _has_text(task)]
+    if form is not None and "/" in name and not name.endswith((".json", ".jsonl", ".gz")):
+        require(extra, "datasets")
+        named = load_named(name, form, split=split, limit=limit)
+        return [_of_task(supplies.for_task(task)) for task in named.tasks if _has_text(task)]
     if name == "toy":
         rows: Iterable[tuple[str, Mapping[str, Any]]] = _toys()
     elif Path(name).is_file():
@@ -142,6 +169,11 @@ def load_problems(
     if not problems:
         raise DatasetError(f"{name}: no rows")
     return problems
+
+
+def _has_text(task: Task) -> bool:
+    """Tell whether a task has a text for a policy: some rows of SWE-smith have an empty one."""
+    return bool(task.text and task.text.strip())
 
 
 def _of_task(task: Task) -> Problem:

@@ -20,9 +20,10 @@ import json
 from collections.abc import Iterator
 from functools import cache
 
+from proctor_client.tasks.forms import Format
 from proctor_trainers.batching import RETRY_SECONDS, RewardBatcher, batcher_for
 from proctor_trainers.extras import MissingExtra
-from proctor_trainers.problems import ANSWER, load_problems
+from proctor_trainers.problems import ANSWER, DIFF, load_problems
 
 try:
     import verifiers.v1 as vf
@@ -50,6 +51,7 @@ class ProctorTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]
     """The problems: a data set by its name, or a file, as for the other training scripts."""
 
     dataset: str = "toy"
+    form: Format | None = None
     split: str = "train"
     limit: int | None = None
     task: ProctorTaskConfig = ProctorTaskConfig()
@@ -84,13 +86,17 @@ class ProctorTaskset(vf.Taskset[ProctorTask, ProctorTasksetConfig]):  # type: ig
         """Yield the tasks. Raises DatasetError and MissingExtra."""
         config = self.config
         problems = load_problems(
-            config.dataset, split=config.split, limit=config.limit, extra="verifiers"
+            config.dataset,
+            split=config.split,
+            limit=config.limit,
+            extra="verifiers",
+            form=config.form,
         )
         for problem in problems:
             data = ProctorData(
                 id=problem.id,
                 prompt=problem.text,
-                system_prompt=ANSWER,
+                system_prompt=DIFF if problem.is_repository else ANSWER,
                 task_fields=json.dumps(problem.task.fields),
             )
             yield ProctorTask(data, config.task)

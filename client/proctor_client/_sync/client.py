@@ -8,9 +8,9 @@ item, the item's result has `error` set, and no exception is raised.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Literal, Self, Unpack
+from typing import Any, Literal, Self, Unpack
 
 import httpx
 
@@ -184,6 +184,13 @@ class Client:
     def job(self, name: str, by: Literal["step", "time"] = "step") -> wire.JobSeries:
         """Return the series of a recorded job and its figures. Raises NotFoundError."""
         return self._driver.finish(self._journal_calls.job(name, by))
+
+    def save_tasks(self, tasks: Iterable[Mapping[str, Any] | wire.TaskFields]) -> list[str]:
+        """Save tasks by the hash of their content; return the names for `task` of submissions.
+
+        So a large task travels once. A later NotFoundError means that it is gone: save it again.
+        """
+        return self._driver.finish(self._calls.save_tasks(tasks))
 
     def capacity(self) -> wire.Capacity:
         """Return the capacity of the service, from which a trainer can choose its batch size."""

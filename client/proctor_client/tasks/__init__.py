@@ -34,6 +34,11 @@ these functions, and the judge puts a task and a completion together:
 | `humanevalx` | THUDM/humaneval-x | `exec` with tests; `asserts` for Python |
 | `mbxp` | mxeval/mbxp, mxeval/multi-humaneval | `exec` with tests; `asserts` for Python |
 | `multiple` | nuprl/MultiPL-E | `exec` with tests; `command` for Go |
+| `swe_bench`, `swe_gym` | SWE-bench/SWE-bench_Verified, SWE-Gym/SWE-Gym | `repository` |
+| `swe_rebench` | nebius/SWE-rebench, nebius/SWE-rebench-V2 | `repository` |
+| `swe_smith`, `r2e_gym` | SWE-bench/SWE-smith, R2E-Gym/R2E-Gym-Subset | `repository` |
+| `multi_swe` | ByteDance-Seed/Multi-SWE-RL, ByteDance-Seed/Multi-SWE-bench | `repository` |
+| `swe_live`, `swe_pro` | SWE-bench-Live/SWE-bench-Live, ScaleAI/SWE-bench_Pro | `repository` |
 | `columns` | the columns of a reward function | the row's own |
 | `jsonl` | fields of a wire.Submission | the row's own |
 """

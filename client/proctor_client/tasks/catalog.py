@@ -39,6 +39,25 @@ _MBXP_FILES: Mapping[str, str] = MappingProxyType(
     }
 )
 
+_REPOSITORIES: tuple[tuple[str, Format, str, str], ...] = (
+    ("swe-bench", "swe_bench", "test", "SWE-bench/SWE-bench"),
+    ("swe-bench-lite", "swe_bench", "test", "SWE-bench/SWE-bench_Lite"),
+    ("swe-bench-verified", "swe_bench", "test", "SWE-bench/SWE-bench_Verified"),
+    ("swe-bench-multilingual", "swe_bench", "test", "SWE-bench/SWE-bench_Multilingual"),
+    ("swe-gym", "swe_gym", "train", "SWE-Gym/SWE-Gym"),
+    ("swe-gym-lite", "swe_gym", "train", "SWE-Gym/SWE-Gym-Lite"),
+    ("swe-rebench", "swe_rebench", "filtered", "nebius/SWE-rebench"),
+    ("swe-rebench-v2", "swe_rebench", "train", "nebius/SWE-rebench-V2"),
+    ("swe-smith", "swe_smith", "train", "SWE-bench/SWE-smith"),
+    ("r2e-gym", "r2e_gym", "train", "R2E-Gym/R2E-Gym-Subset"),
+    ("r2e-gym-lite", "r2e_gym", "train", "R2E-Gym/R2E-Gym-Lite"),
+    ("multi-swe-bench", "multi_swe", "train", "ByteDance-Seed/Multi-SWE-bench"),
+    ("multi-swe-rl", "multi_swe", "train", "ByteDance-Seed/Multi-SWE-RL"),
+    ("swe-bench-live", "swe_live", "test", "SWE-bench-Live/SWE-bench-Live"),
+    ("swe-bench-pro", "swe_pro", "test", "ScaleAI/SWE-bench_Pro"),
+)
+"""Data sets about repositories: name, form, split, and the repository of the hub."""
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -101,6 +120,10 @@ CATALOG: Mapping[str, Source] = MappingProxyType(
         "math-500": Source("math", repository="HuggingFaceH4/MATH-500"),
         "aime-2024": Source("math", "train", repository="HuggingFaceH4/aime_2024"),
         "openr1-math": Source("math", "train", repository="open-r1/OpenR1-Math-220k"),
+        **{
+            name: Source(form, split, repository=repository)
+            for name, form, split, repository in _REPOSITORIES
+        },
         **{
             f"infilling-{name}": Source("infilling", files=(f"{_INFILLING}-{file}.jsonl.gz",))
             for name, file in (

@@ -37,10 +37,22 @@ class Named:
 
 def load_tasks(path: Path, form: Format) -> list[Task]:
     """Return the problems of a file. Raises DatasetError."""
-    tasks = [_task(form, place, row) for place, row in rows_of_file(path)]
+    tasks = [task_of_row(form, place, row) for place, row in rows_of_file(path)]
     if not tasks:
         raise DatasetError(f"{path}: no rows")
     return tasks
+
+
+def load_judgeable(path: Path, form: Format, limit: int | None = None) -> Named:
+    """Return the problems of a file, without rows that cannot be judged. Raises DatasetError.
+
+    For data sets of which a part is known to be unusable, such as those about repositories.
+    """
+    left_out: list[str] = []
+    tasks = list(islice(_judgeable(form, rows_of_file(path), left_out), limit))
+    if not tasks:
+        raise DatasetError(left_out[0] if left_out else f"{path}: no rows")
+    return Named(form, tasks, left_out)
 
 
 def form_of_file(path: Path) -> Format:
@@ -77,12 +89,13 @@ def _judgeable(
 ) -> Iterator[Task]:
     for place, row in rows:
         try:
-            yield _task(form, place, row)
+            yield task_of_row(form, place, row)
         except DatasetError as error:
             left_out.append(str(error))
 
 
-def _task(form: Format, place: str, row: dict[str, Any]) -> Task:
+def task_of_row(form: Format, place: str, row: dict[str, Any]) -> Task:
+    """Return the task of a row, as the service takes it. Raises DatasetError with the place."""
     try:
         task = MAKERS[form](row, place)
         submission_of(task, task.reference or "")

@@ -16,6 +16,7 @@ from proctor_client.tasks import (
     language_rows,
     program_rows,
     python_rows,
+    repository_rows,
 )
 from proctor_client.tasks.author_programs import (
     CHECKER,
@@ -76,9 +77,22 @@ Format = Literal[
     "bird",
     "gsm8k",
     "math",
+    "swe_bench",
+    "swe_gym",
+    "swe_rebench",
+    "swe_smith",
+    "r2e_gym",
+    "multi_swe",
+    "swe_live",
+    "swe_pro",
     "columns",
     "jsonl",
 ]
+REPOSITORY_FORMS: tuple[Format, ...] = (
+    *("swe_bench", "swe_gym", "swe_rebench", "swe_smith", "r2e_gym", "multi_swe", "swe_live"),
+    "swe_pro",
+)
+"""Forms of rows about repositories: a completion is a diff, and the row's own solution, too."""
 
 
 GROUND_TRUTH = "ground_truth"
@@ -238,6 +252,18 @@ def _with_programs(maker: Callable[[Row, str], Task]) -> Callable[[Row, str], Ta
     return made
 
 
+def _guarded(maker: Callable[[Row, str], Task]) -> Callable[[Row, str], Task]:
+    """Return the converter, which raises BadTask for any value that it does not expect."""
+
+    def made(row: Row, place: str) -> Task:
+        try:
+            return maker(row, place)
+        except (AttributeError, IndexError, OverflowError, RecursionError) as error:
+            raise BadTask(f"an unexpected value: {str(error)[:200]}") from None
+
+    return made
+
+
 _MAKERS: Mapping[Format, Callable[[Row, str], Task]] = MappingProxyType(
     {
         "mbpp": python_rows.mbpp,
@@ -273,6 +299,7 @@ MAKERS: Mapping[Format, Callable[[Row, str], Task]] = MappingProxyType(
     {
         **{form: _with_columns(_with_programs(maker)) for form, maker in _MAKERS.items()},
         "codecontestsplus": _with_columns(checked_rows.codecontestsplus),
+        **{form: _guarded(repository_rows.MAKERS[form]) for form in REPOSITORY_FORMS},
         "stdio": _columns,
         "columns": _columns,
         "jsonl": _jsonl,
@@ -284,6 +311,14 @@ _WITH_SOME = frozenset({"livecodebench", "codecontests"})
 """Forms whose tests are in several fields, some of which may be None."""
 
 _FIELDS: tuple[tuple[Format, tuple[str, ...]], ...] = (
+    ("swe_pro", ("dockerhub_tag", "before_repo_set_cmd")),
+    ("swe_rebench", ("instance_id", "install_config")),
+    ("swe_live", ("instance_id", "test_cmds")),
+    ("multi_swe", ("org", "repo", "number", "fix_patch")),
+    ("r2e_gym", ("expected_output_json", "docker_image")),
+    ("swe_bench", ("instance_id", "eval_script")),
+    ("swe_smith", ("instance_id", "image_name", "FAIL_TO_PASS", "patch")),
+    ("swe_bench", ("instance_id", "base_commit", "test_patch", "FAIL_TO_PASS")),
     ("livecodebench", ("public_test_cases", "private_test_cases")),
     ("codeforces", ("official_tests",)),
     ("codecontests", ("public_tests", "private_tests", "generated_tests")),
@@ -316,6 +351,7 @@ _IF: Mapping[Format, Callable[[Row], bool]] = MappingProxyType(
     {
         "gsm8k": answer_rows.is_gsm8k,
         "math": lambda row: answer_rows.is_math(row) and not _has_tests(row),
+        "swe_smith": lambda row: row.get("test_patch") is None,
     }
 )
 """What else the rows of a form have."""

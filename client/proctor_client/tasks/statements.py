@@ -25,7 +25,7 @@ BESIDE = ("prelude", "prompt_code", "suffix_code", "limits", "files", "compiler"
 """Columns of a task beside its tests. Those of a `grader` are also `language`, `scoring`, `extract`,
 `environment` and `negative_control`: in other data sets these names have other meanings."""
 _BESIDE_GRADER = (*BESIDE, "language", "scoring", "extract", "environment", "negative_control")
-_OBJECTS = ("limits", "files", "compiler", "extract")
+_OBJECTS = ("limits", "files", "compiler", "extract", "environment")
 _COMPARISON = ("compare", "tolerance", "ignore_case")
 READ = ("prelude", "prompt_code", "suffix_code", "entry_point", "test_imports", *SETUP)
 """Columns of which a typo would change a reward in silence."""

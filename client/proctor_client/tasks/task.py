@@ -59,7 +59,7 @@ class Task:
     scoring: str | None = None
     negative_control: str | None = None
     extract: str | Mapping[str, Any] | None = None
-    environment: str | None = None
+    environment: str | Mapping[str, Any] | None = None
     prompt: Any = None
     group: str | None = None
     id: str = ""

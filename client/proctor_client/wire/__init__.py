@@ -33,7 +33,15 @@ from proctor_client.wire.base import (
     dump,
     example_of,
 )
-from proctor_client.wire.environments import DefaultLimits, Environment, EnvironmentList
+from proctor_client.wire.environments import (
+    DefaultLimits,
+    Environment,
+    EnvironmentChoice,
+    EnvironmentList,
+    FetchedImage,
+    ImageByName,
+    environment_name,
+)
 from proctor_client.wire.graders import (
     AssertsGrader,
     Call,
@@ -103,6 +111,9 @@ from proctor_client.wire.rewards import (
     Submission,
     Summary,
     SummaryLine,
+    TaskFields,
+    TasksRequest,
+    TasksResponse,
     Tests,
     Usage,
 )
@@ -156,6 +167,7 @@ __all__ = [
     "DefaultLimits",
     "Ending",
     "Environment",
+    "EnvironmentChoice",
     "EnvironmentList",
     "ErrorReason",
     "Evaluation",
@@ -171,6 +183,7 @@ __all__ = [
     "ExtractName",
     "ExtractRule",
     "Failure",
+    "FetchedImage",
     "FilesOfCommit",
     "Fingerprint",
     "GeneratedCases",
@@ -179,6 +192,7 @@ __all__ = [
     "GroupFigures",
     "HarborGrader",
     "Health",
+    "ImageByName",
     "Integrity",
     "Interactor",
     "ItemError",
@@ -234,7 +248,10 @@ __all__ = [
     "Subtask",
     "Summary",
     "SummaryLine",
+    "TaskFields",
     "TaskFigures",
+    "TasksRequest",
+    "TasksResponse",
     "TestOutcome",
     "Tests",
     "Tolerance",
@@ -250,5 +267,6 @@ __all__ = [
     "VerifierList",
     "VerifierParam",
     "dump",
+    "environment_name",
     "example_of",
 ]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Literal, TypeAlias
+
 from pydantic import ConfigDict, Field, JsonValue
 
-from proctor_client.wire.base import Response
+from proctor_client.wire.base import Request, Response
 
 _DEFAULT: dict[str, JsonValue] = {
     "name": "default",
@@ -21,6 +23,24 @@ _DEFAULT: dict[str, JsonValue] = {
         "network": False,
     },
 }
+
+
+class ImageByName(Request):
+    """Container image of a registry, in place of the name of an environment."""
+
+    image: str = Field(
+        max_length=1000,
+        description="Reference such as `docker.io/library/debian:12`, where the service allows it.",
+    )
+
+
+EnvironmentChoice: TypeAlias = str | ImageByName
+"""Name of an environment of the service, or an image by name."""
+
+
+def environment_name(choice: EnvironmentChoice | None) -> str | None:
+    """Return the name of an environment as results have it, but for a registry that goes without saying."""
+    return choice.image if isinstance(choice, ImageByName) else choice
 
 
 class DefaultLimits(Response):
@@ -52,9 +72,23 @@ class Environment(Response):
     image: str | None = Field(None, description="Digest of its container image, if it has one.")
 
 
+class FetchedImage(Response):
+    """Image by name which is in the service's store, or is being fetched.
+
+    `bytes`: so far; `total_bytes`: of what is to be fetched, once it is known.
+    """
+
+    image: str
+    state: Literal["fetching", "unpacking", "ready"]
+    bytes: int = 0
+    total_bytes: int | None = None
+    waiting: int = Field(0, description="Submissions and sandboxes that wait for it.")
+
+
 class EnvironmentList(Response):
     """Answer of GET /environments; the default environment is the first."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"environments": [_DEFAULT]}]})
 
     environments: list[Environment]
+    images: list[FetchedImage] = Field([], description="Images by name, those in use last first.")

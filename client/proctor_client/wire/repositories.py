@@ -28,7 +28,15 @@ TestOutcome = Literal["passed", "failed", "error", "skipped", "expected_failure"
 Accepted = Literal[
     "passed", "failed", "error", "skipped", "expected_failure", "unexpected_pass", "missing"
 ]
-NameForm = Literal["cut_at_blank", "dotted", "without_package", "without_timing", "prefix"]
+NameForm = Literal[
+    "cut_at_blank",
+    "dotted",
+    "without_package",
+    "without_timing",
+    "prefix",
+    "short_paths",
+    "button_numbers",
+]
 
 MOST_EXPECTED = 65_536
 MOST_PATTERNS = 1024
@@ -176,7 +184,7 @@ class RepositoryGrader(GraderBase):
     )
     rule: RepositoryRule | None = Field(None, description="Outcomes that count as passed.")
     names: list[NameForm] = Field(
-        [], max_length=5, description="How the lists write names, where not as reported."
+        [], max_length=7, description="How the lists write names, where not as reported."
     )
     deliver: str | None = Field(
         None,

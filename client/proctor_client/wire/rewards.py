@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field, JsonValue
 from proctor_client.wire.base import (
     MAX_MESSAGES,
     MAX_SUBMISSIONS,
+    MAX_TASKS,
     Bounded,
     CacheResult,
     ControlOutcome,
@@ -25,6 +26,7 @@ from proctor_client.wire.base import (
     Texts,
     Verdict,
 )
+from proctor_client.wire.environments import EnvironmentChoice
 from proctor_client.wire.graders import Grader
 from proctor_client.wire.limits import Limits
 from proctor_client.wire.repositories import RepositoryResult
@@ -107,13 +109,9 @@ class Code(Request):
     compiler: Compiler | None = None
 
 
-class Submission(Code):
-    """Completion to judge. A field here replaces the request's field of the same name."""
+class TaskFields(Code):
+    """Everything about a task before a completion comes."""
 
-    id: str | None = Field(None, description="Echoed.")
-    completion: str | Messages = Field(
-        description="Text, or chat messages of which the last assistant message's text counts."
-    )
     grader: Grader | None = None
     limits: Limits | None = None
     scoring: Scoring | None = None
@@ -123,12 +121,48 @@ class Submission(Code):
     )
     language: str = "python"
     extract: Extract | None = None
-    environment: str | None = Field(None, description="Instead of the request's.")
+    environment: EnvironmentChoice | None = Field(None, description="Instead of the request's.")
     prompt: str | Messages | None = Field(
         None,
         description="What the policy saw; for the journal and for `verifier`, never judged otherwise.",
     )
+
+
+class Submission(TaskFields):
+    """Completion to judge. A field here replaces the request's field of the same name."""
+
+    id: str | None = Field(None, description="Echoed.")
+    completion: str | Messages = Field(
+        description="Text, or chat messages of which the last assistant message's text counts."
+    )
     group: str | None = Field(None, description="Echoed: the prompt that a GRPO group shares.")
+    task: str | None = Field(
+        None,
+        pattern=r"^sha256:[0-9a-f]{64}$",
+        description="Name of a task of POST /tasks. A field of the submission replaces the task's.",
+    )
+
+
+class TasksRequest(Request):
+    """Body of POST /tasks: tasks that submissions will name, each sent once."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"tasks": [{"grader": {"kind": "asserts", "tests": ["assert double(2) == 4"]}}]}
+            ]
+        }
+    )
+
+    tasks: list[TaskFields] = Field(min_length=1, max_length=MAX_TASKS)
+
+
+class TasksResponse(Response):
+    """Names of the tasks, in the order of the request: the hashes of their content."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"tasks": [f"sha256:{'0b' * 32}"]}]})
+
+    tasks: list[str]
 
 
 class RewardRequest(Code):
@@ -185,7 +219,7 @@ class RewardRequest(Code):
         "a core and running. An item that is not judged by then has the error `deadline`, and no reward.",
     )
     cache: bool = True
-    environment: str | None = Field(
+    environment: EnvironmentChoice | None = Field(
         None,
         description="Environment of its sandboxes, as in GET /environments; by default `default`.",
     )

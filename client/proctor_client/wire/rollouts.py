@@ -29,6 +29,7 @@ from proctor_client.wire.base import (
     Tool,
     Verdict,
 )
+from proctor_client.wire.environments import EnvironmentChoice
 from proctor_client.wire.graders import Grader
 from proctor_client.wire.limits import Limits
 from proctor_client.wire.rewards import Code, ItemError, Messages
@@ -85,7 +86,7 @@ class RolloutTask(Code):
     grader: Grader
     files: Texts = Field({}, description="Path to text; written into the sandbox first.")
     metadata: JsonObject = Field({}, description="Echoed.")
-    environment: str | None = Field(None, description="In place of the request's.")
+    environment: EnvironmentChoice | None = Field(None, description="In place of the request's.")
     negative_control: NegativeControl | None = Field(None, description="In place of the request's.")
 
 
@@ -219,7 +220,7 @@ class RolloutRequest(Request):
     )
     priority: Priority = "training"
     deadline_seconds: float = Field(3600, gt=0, le=86_400)
-    environment: str | None = Field(
+    environment: EnvironmentChoice | None = Field(
         None,
         description="Environment of its sandboxes, as in GET /environments; by default `default`.",
     )

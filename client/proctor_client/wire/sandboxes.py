@@ -17,6 +17,7 @@ from proctor_client.wire.base import (
     Scoring,
     Texts,
 )
+from proctor_client.wire.environments import EnvironmentChoice
 from proctor_client.wire.graders import Grader
 from proctor_client.wire.limits import Limits
 from proctor_client.wire.repositories import RepositoryGrader
@@ -55,7 +56,7 @@ class SandboxRequest(Request):
     ttl_seconds: float = Field(600, gt=0, le=86_400, description="Renewed by use.")
     files: Texts = Field({}, description="Path to text; written into it first.")
     job: str = Field("default", min_length=1, max_length=200)
-    environment: str | None = Field(
+    environment: EnvironmentChoice | None = Field(
         None,
         description="Environment of the sandbox, as in GET /environments; by default `default`.",
     )

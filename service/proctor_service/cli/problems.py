@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from proctor_client.tasks.files import form_of_file, load_named, load_tasks
-from proctor_client.tasks.forms import Format
+from proctor_client.tasks.files import Named, form_of_file, load_judgeable, load_named, load_tasks
+from proctor_client.tasks.forms import REPOSITORY_FORMS, Format
 from proctor_client.tasks.supplies import Supplies, lacks_database, lacks_testlib
 from proctor_client.tasks.task import Task
 from proctor_service.cli.console import plain
@@ -65,23 +65,32 @@ def problems_of(
 ) -> tuple[str, Format, list[Task]]:
     """Return the name, the form and the problems, with what they need. Raises DatasetError and Trouble.
 
-    Of a named data set, unjudgeable rows are left out and counted on `console`.
+    Of a named data set, and of rows about repositories, unjudgeable ones are left out and counted on
+    `console`.
     """
     if (file is None) == (dataset is None):
         raise Trouble("which problems? give either a file or --dataset")
     if dataset is not None:
         named = load_named(dataset, form, split=split, limit=limit)
-        if named.left_out:
-            console.print(
-                f"{len(named.left_out)} rows cannot be judged and are left out, the first: "
-                f"{plain(named.left_out[0])}"
-            )
-        return dataset, named.form, _supplied(named.tasks, supplies, console)
+        return dataset, named.form, _supplied(_counted(named, console), supplies, console)
     assert file is not None
     if split is not None:
         raise Trouble("--split is for --dataset")
     form = form or form_of_file(file)
+    if form in REPOSITORY_FORMS:
+        named = load_judgeable(file, form, limit)
+        return file.name, form, _counted(named, console)
     return file.name, form, _supplied(load_tasks(file, form)[:limit], supplies, console)
+
+
+def _counted(named: Named, console: Console) -> list[Task]:
+    """Return the problems, and print how many rows are left out."""
+    if named.left_out:
+        console.print(
+            f"{len(named.left_out)} rows cannot be judged and are left out, the first: "
+            f"{plain(named.left_out[0])}"
+        )
+    return named.tasks
 
 
 def _supplied(tasks: Sequence[Task], supplies: Supplies, console: Console) -> list[Task]:

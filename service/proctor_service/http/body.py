@@ -29,6 +29,8 @@ from proctor_client.wire import (
     RolloutTask,
     StdioCase,
     Submission,
+    TaskFields,
+    TasksRequest,
 )
 from proctor_client.wire.graders import GRADERS
 from proctor_client.wire.near_fields import unknown_field
@@ -51,6 +53,7 @@ MOST_LISTED = MAX_SUBMISSIONS
 LONG_LISTS: Mapping[type[BaseModel], tuple[str, type[BaseModel]]] = {
     RewardRequest: ("submissions", Submission),
     RolloutRequest: ("tasks", RolloutTask),
+    TasksRequest: ("tasks", TaskFields),
 }
 CASES: Mapping[str, type[BaseModel]] = {"calls": Call, "stdio": StdioCase}
 DISCARDED_TIMES = 8

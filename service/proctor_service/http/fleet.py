@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from fastapi.routing import APIRoute
 from starlette.requests import Request
 
+from proctor_service.evaluate import Elsewhere, nowhere_else
 from proctor_service.http.body import RequestName
 from proctor_service.http.responses import Line
 
@@ -22,13 +23,32 @@ class SharedAnswers(Protocol):
         """Share results. Return the results that all replicas answer with."""
 
 
-class Fleet:
-    """A service without other replicas. `answers`: shared results; None without a shared store."""
+class SharedTasks(Protocol):
+    """Compressed tasks that replicas share. Neither method raises while the store is away."""
 
-    def __init__(self, id_prefix: str = "sb_", answers: SharedAnswers | None = None) -> None:
+    async def load(self, name: bytes) -> bytes | None:
+        """Return the task with this name, or None."""
+
+    async def save(self, name: bytes, task: bytes) -> None:
+        """Save a task under its name."""
+
+
+class Fleet:
+    """A service without other replicas.
+
+    `answers`: shared results; `tasks`: shared tasks; None without a shared store.
+    """
+
+    def __init__(
+        self,
+        id_prefix: str = "sb_",
+        answers: SharedAnswers | None = None,
+        tasks: SharedTasks | None = None,
+    ) -> None:
         """`id_prefix`: begin of the ids of this replica's sandboxes."""
         self.id_prefix = id_prefix
         self.answers = answers
+        self.tasks = tasks
 
     def route_class(self) -> type[APIRoute]:
         """Return the class of routes with a `sandbox_id`."""
@@ -37,6 +57,10 @@ class Fleet:
     async def elsewhere(self, request: Request) -> tuple[list[dict[str, Any]], int]:
         """Return the other replicas' answers to the same request, and how many are missing."""
         return [], 0
+
+    def image_owners(self) -> Elsewhere:
+        """Return the function that has a submission judged by a replica with its image."""
+        return nowhere_else
 
     def mismatched(self) -> Mapping[str, str]:
         """Return the other replicas with another fingerprint: by URL, in what they differ."""

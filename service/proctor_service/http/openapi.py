@@ -23,6 +23,7 @@ from proctor_client.wire import (
     RewardRequest,
     RolloutRequest,
     SandboxRequest,
+    TasksRequest,
     example_of,
 )
 
@@ -32,6 +33,7 @@ BODIES: tuple[type[BaseModel], ...] = (
     ExecRequest,
     GradeRequest,
     RolloutRequest,
+    TasksRequest,
 )
 _REFERENCE = "#/components/schemas/{model}"
 Answers = dict[int | str, dict[str, Any]]
@@ -41,6 +43,7 @@ ProblemText = tuple[str, str, bool]
 
 PROBLEM_TEXTS: Mapping[int, ProblemText] = {
     401: ("unauthorized", "a valid token is needed: Authorization: Bearer TOKEN", False),
+    403: ("forbidden", "this tenant is no operator", False),
     404: ("sandbox_not_found", "no sandbox 'sb_1f0c'", False),
     410: ("sandbox_stopped", "sandbox sb_1f0c is stopped: its ttl of 600 s passed", False),
     413: ("invalid_request", "the body is longer than 32 MB", False),

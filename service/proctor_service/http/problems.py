@@ -29,6 +29,7 @@ from proctor_service.errors import (
     Refusal,
     SandboxLost,
     SandboxUnavailable,
+    UnknownEnvironment,
 )
 from proctor_service.http.body import describe_errors
 from proctor_service.observe.metrics import CLIENT_GONE_STATUS
@@ -41,6 +42,7 @@ STATUS_BY_FAILURE: Mapping[type[Failure], tuple[int, bool]] = {
     SandboxLost: (500, False),
     DeadlinePassed: (503, True),
     Cancelled: (503, True),
+    UnknownEnvironment: (422, False),
 }
 """Failures as the answer to a whole request: status, and whether the client should retry."""
 REASON_BY_FAILURE: Mapping[type[Failure], str] = {BudgetExceeded: "budget_exceeded"}

@@ -460,6 +460,19 @@ class Metrics(Observer):
         name, text = "proctor_store_up", "1 while the shared store answers."
         Gauge(name, text, registry=self.registry).set_function(lambda: int(up()))
 
+    def watch_images(self, size_bytes: Callable[[], int], waiting: Callable[[], int]) -> None:
+        """Register the gauges of images by name."""
+        text = "Size of the store of images."
+        Gauge("proctor_images_bytes", text, registry=self.registry).set_function(size_bytes)
+        text = "Submissions and sandboxes that wait for an image."
+        Gauge("proctor_images_waiting", text, registry=self.registry).set_function(waiting)
+        text = "Fetches of images, by their result."
+        self._fetches = Counter("proctor_image_fetches", text, ["result"], registry=self.registry)
+
+    def image_fetched(self, result: str) -> None:
+        """Record the end of a fetch."""
+        self._fetches.labels(result).inc()
+
     def watch_workers(self, working: Callable[[], int]) -> None:
         """Register the gauge of judge processes."""
         gauge = Gauge("proctor_workers", "Judge processes that work.", registry=self.registry)

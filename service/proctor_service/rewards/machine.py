@@ -15,10 +15,12 @@ from proctor_client.wire import (
     Checker,
     CommandGrader,
     Compiler,
+    EnvironmentChoice,
     ExecGrader,
     Fingerprint,
     GeneratedCases,
     Grader,
+    ImageByName,
     Interactor,
     PytestGrader,
     RepositoryGrader,
@@ -31,7 +33,7 @@ from proctor_service.errors import InvalidRequest
 from proctor_service.judge.extract import Texts
 from proctor_service.judge.submission import DefaultLimits, Graders, Place, author_programs
 from proctor_service.rewards.fingerprint import fingerprint_of
-from proctor_service.sandbox.environments import NO_ENVIRONMENTS, Environments
+from proctor_service.sandbox.environments import NO_ENVIRONMENTS, Environments, ImagesByName
 from proctor_service.sandbox.interface import TESTS, Backend, Limits
 from proctor_service.settings import Settings
 from proctor_service.settings.environments import DEFAULT
@@ -104,6 +106,10 @@ class Machine:
         verifiers = {} if self.verifiers is None else self.verifiers.digests
         return fingerprint_of(self.settings, traits, defaults, self.environments, verifiers)
 
+    def forget(self) -> None:
+        """Compute the fingerprint anew, since environments have changed."""
+        vars(self).pop("fingerprint", None)
+
     @cached_property
     def _own_languages(self) -> frozenset[str]:
         built = self.environments.values()
@@ -119,7 +125,8 @@ class Machine:
         check = self.graders[grader.kind].check
         if check is not None:
             is_own = environment != DEFAULT
-            has_image = is_own and self.environments[environment].image is not None
+            built = self.environments[environment] if is_own else None
+            has_image = built is not None and (built.image is not None or built.is_awaited)
             most_seconds, has_operations = (
                 self.settings.max_wall_seconds,
                 self.backend.traits.has_operations,
@@ -127,8 +134,15 @@ class Machine:
             place = Place(has_image, most_seconds, keeps_files, has_operations)
             check(grader, place, where)
 
-    def environment(self, name: str | None, where: str) -> str:
+    def environment(self, name: EnvironmentChoice | None, where: str) -> str:
         """Return the name of an environment. Raises InvalidRequest for an unknown name."""
+        if isinstance(name, ImageByName):
+            if not isinstance(self.environments, ImagesByName):
+                raise InvalidRequest(f"{where}.image: this service takes no images by name")
+            try:
+                return self.environments.image_name(name.image)
+            except ValueError as error:
+                raise InvalidRequest(f"{where}.image: {error}") from None
         if name is None or name == DEFAULT:
             return DEFAULT
         if name not in self.environments:

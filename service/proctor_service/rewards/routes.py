@@ -78,6 +78,7 @@ from proctor_service.rewards.machine import (
     check_files,
 )
 from proctor_service.rewards.results import recalled
+from proctor_service.rewards.saved_tasks import SavedTasks
 from proctor_service.sandbox.interface import Limits
 from proctor_service.scheduling.pacer import Pacer
 from proctor_service.scheduling.queue import FairQueue, stopping
@@ -125,6 +126,7 @@ class RewardHandler:
         running: set[RequestTask[Any]],
         shared: SharedAnswers | None = None,
         recall: Callable[[Item, Outcome], None] | None = None,
+        tasks: SavedTasks | None = None,
     ) -> None:
         """`running`: unfinished requests. `shared`: store of results shared between replicas.
 
@@ -137,6 +139,7 @@ class RewardHandler:
         self._store = store
         self._shared = shared
         self._recall = recall
+        self.tasks = tasks or SavedTasks()
 
     async def handle(
         self, tenant: str, body: bytes | bytearray, key: str | None, portable: bool = True
@@ -144,7 +147,7 @@ class RewardHandler:
         """Return the batch for a request: a new batch, or the earlier batch of its key.
 
         `portable`: peers may judge its submissions.
-        Raises Refusal: InvalidRequest, BatchTooLarge, Busy or Draining.
+        Raises Refusal: InvalidRequest, NotFound for a task, BatchTooLarge, Busy or Draining.
         """
         begun = time.monotonic()
         name = None if key is None else await name_any_request(tenant, key, body)
@@ -158,6 +161,7 @@ class RewardHandler:
         if name is not None and self._shared is not None:
             judged = await self._shared.judged(name)
         request = await parse_body(RewardRequest, body)
+        request = await self.tasks.completed(tenant, request)
         deadline = begun + request.deadline_seconds
         items = await Translation(self._machine, request, tenant, deadline, portable).items()
         await self._recall_all(items, judged)
@@ -444,6 +448,7 @@ class Translation:
             tags=tuple(request.tags),
             priority=request.priority,
             portable=self.portable and _is_portable(submission),
+            goes_to_owners=self.portable and _goes_to_owners(submission),
             origin=origin,
         )
         return RequestItem(index, body.id, body.group, item)
@@ -487,8 +492,17 @@ def _is_portable(submission: Submission | NoCode) -> bool:
     """Return True if a result of a peer says all that the judgement is."""
     if submission.environment != DEFAULT:
         return False
-    if isinstance(submission, NoCode):
-        return True
+    return isinstance(submission, NoCode) or _says_all(submission)
+
+
+def _goes_to_owners(submission: Submission | NoCode) -> bool:
+    """Return True if owners of its image, if it has one by name, may judge it."""
+    if submission.environment == DEFAULT or isinstance(submission, NoCode):
+        return False
+    return _says_all(submission)
+
+
+def _says_all(submission: Submission) -> bool:
     grader = submission.grader
     if submission.scoring == "points" or grader.judges in ("completion", "repository"):
         return False
@@ -601,7 +615,8 @@ def error_body(failure: Failure) -> dict[str, Any]:
 
 def _docs() -> dict[str, Any]:
     """Return the OpenAPI documentation of POST /reward."""
-    found = answers(RewardResponse, 401, 413, 422, 429, 500, 503)
+    own = {404: ("not_found", f"submissions.0.task: there is no task sha256:{'0b' * 32}", False)}
+    found = answers(RewardResponse, 401, 404, 413, 422, 429, 500, 503, own=own)
     found[200]["content"][NDJSON] = {
         "schema": {"type": "string"},
         "example": "a result a line, as they finish, and last a line with the summary",

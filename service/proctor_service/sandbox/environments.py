@@ -11,11 +11,12 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from proctor_service.errors import SandboxUnavailable, StartError
 from proctor_service.settings import Settings
@@ -41,15 +42,16 @@ class Ids:
 class Image:
     """An unpacked image.
 
-    `digest`: of its manifest. `rootfs`: its file system. `variables`, `user`, `group`, `groups`,
-    `workdir`: of its configuration. `programs`: names of all programs on its PATH. `python`:
-    version of the interpreter `python3`, if able to judge Python code. `ids`: None if
-    an ordinary user owns all files.
+    `digest`: of its manifest. `layers`: folders with its files, the topmost first, as overlayfs takes
+    them. `holds`: files or folders which its sandboxes hold against removal. `variables`, `user`,
+    `group`, `groups`, `workdir`: of its configuration. `programs`: names of all programs on its PATH.
+    `python`: version of the interpreter `python3`, if able to judge Python code. `ids`: None if an
+    ordinary user owns all files.
     """
 
     reference: str
     digest: str
-    rootfs: Path
+    layers: tuple[Path, ...]
     variables: Mapping[str, str]
     user: int
     group: int
@@ -58,6 +60,7 @@ class Image:
     programs: tuple[str, ...]
     python: str | None
     ids: Ids | None
+    holds: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,7 @@ class BuiltEnvironment:
     with everything in the environment which may change a verdict. `folder`: its folder in the
     store, if any. `image`: its image, if any; then `python` is None, `version` its interpreter's,
     and `packages` empty. `remote_image`: reference of an image which Aviato fetches, otherwise
-    unknown here.
+    unknown here. `is_awaited`: this machine fetches `remote_image` before the environment is used.
     """
 
     name: str
@@ -81,6 +84,7 @@ class BuiltEnvironment:
     folder: Path | None = None
     image: Image | None = None
     remote_image: str = ""
+    is_awaited: bool = False
 
 
 Environments = Mapping[str, BuiltEnvironment]
@@ -88,10 +92,75 @@ Environments = Mapping[str, BuiltEnvironment]
 
 NO_ENVIRONMENTS: Environments = MappingProxyType({})
 
+MakeLayer = Callable[[Path], Awaitable[None]]
+"""Writes a layer of the image format, an archive of tar, to a new file."""
+
+
+@runtime_checkable
+class LayeredEnvironments(Protocol):
+    """Environments of images, to which layers can be added."""
+
+    async def derived(self, environment: str, key: str, make: MakeLayer) -> str:
+        """Return the name of an environment with one more layer over that of an image.
+
+        `key`: names the layer among those of the image; the layer of a key is made once, and is removed
+        when it was not used for long. Raises SandboxUnavailable.
+        """
+
+
+@runtime_checkable
+class ImagesByName(Protocol):
+    """Environments that are images of registries."""
+
+    def image_name(self, reference: str) -> str:
+        """Return the name of an image's environment. Raises ValueError for one that is not allowed."""
+
+    def image_in(self, environment: str) -> str | None:
+        """Return the name of the image by name in an environment, if it has one."""
+
+
+HoldEnvironment = Callable[[str], AbstractAsyncContextManager[None]]
+"""Context in which the environment with this name has all its files: an image by name is fetched first.
+
+It raises UnknownEnvironment and SandboxUnavailable.
+"""
+
+
+def hold_nothing(_: str) -> AbstractAsyncContextManager[None]:
+    """Return a context without effect, for environments that are always there."""
+    return nullcontext()
+
+
+async def derived_from(
+    environments: Environments, environment: str, key: str, make: MakeLayer
+) -> str:
+    """Return the name of an environment with one more layer; see `LayeredEnvironments.derived`."""
+    if not isinstance(environments, LayeredEnvironments):
+        raise SandboxUnavailable(f"environment {environment}: nothing can be added to it here")
+    return await environments.derived(environment, key, make)
+
 
 def default_python(settings: Settings) -> Path:
     """Return the default interpreter of environments."""
     return settings.sandbox_python or Path(getattr(sys, "_base_executable", sys.executable))
+
+
+@runtime_checkable
+class ReplacedEnvironments(Protocol):
+    """Environments, of which those of a file may be replaced while they are used."""
+
+    listed: dict[str, BuiltEnvironment]
+
+    def replace_listed(self, listed: Mapping[str, BuiltEnvironment]) -> set[str]:
+        """Take other environments; return the names that are new, gone or others than before."""
+
+
+@runtime_checkable
+class TakesEnvironments(Protocol):
+    """Backend whose environments may change."""
+
+    def environments_changed(self, names: Collection[str], environments: Environments) -> None:
+        """Start the next sandboxes of these names as `environments` has them; present ones stay."""
 
 
 class Starts(Generic[K, T]):
@@ -196,19 +265,25 @@ def watched(environments: Environments) -> dict[str, WatchedFolders]:
     """Return the folders of each environment with folders; blocks. Raises StartError."""
     found = {}
     for name, built in environments.items():
-        if folders := _folders_of(built):
-            try:
-                found[name] = WatchedFolders.of(folders)
-            except OSError as error:
-                raise StartError(f"environment {name}: its files cannot be read: {error}") from None
+        if (folders := watched_folders(name, built)) is not None:
+            found[name] = folders
     return found
+
+
+def watched_folders(name: str, built: BuiltEnvironment) -> WatchedFolders | None:
+    """Return the folders of an environment, if any; blocks. Raises StartError."""
+    folders = _folders_of(built)
+    try:
+        return WatchedFolders.of(folders) if folders else None
+    except OSError as error:
+        raise StartError(f"environment {name}: its files cannot be read: {error}") from None
 
 
 def _folders_of(built: BuiltEnvironment) -> tuple[Path, ...]:
     if built.image is not None:
-        inside = built.image.rootfs / "usr"
-        is_folder = inside.is_dir() and not inside.is_symlink()
-        return (built.image.rootfs, *([inside] if is_folder else []))
+        inside = [each / "usr" for each in built.image.layers]
+        folders = [each for each in inside if each.is_dir() and not each.is_symlink()]
+        return (*built.image.layers, *folders)
     if built.folder is not None:
         return (built.folder, *sorted(built.folder.glob("venv/lib/python*/site-packages")))
     return ()

@@ -11,10 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
+from proctor_service.errors import SandboxUnavailable
 from proctor_service.sandbox.code_bundle import HASH_SEEDS as HASH_SEEDS
-from proctor_service.sandbox.environments import Environments
+from proctor_service.sandbox.environments import Environments, MakeLayer
+from proctor_service.sandbox.environments import HoldEnvironment as HoldEnvironment
+from proctor_service.sandbox.environments import hold_nothing as hold_nothing
 from proctor_service.sandbox.linux.time_limits import TESTS as TESTS
 from proctor_service.settings import Settings, Share
 from proctor_service.settings.environments import DEFAULT as DEFAULT
@@ -356,6 +359,36 @@ class Sandboxes(Protocol):
         """
 
 
+@runtime_checkable
+class EndsIdle(Protocol):
+    """Backend that keeps environments ready for their next use."""
+
+    def end_idle(self) -> None:
+        """End the environments, beside the default one, that nobody uses at the moment."""
+
+
+@runtime_checkable
+class DerivingSandboxes(Protocol):
+    """Sandboxes of images, to which layers can be added."""
+
+    async def derive(self, environment: str, key: str, make: MakeLayer) -> str:
+        """See `LayeredEnvironments.derived`."""
+
+
+async def derived_environment(
+    sandboxes: Sandboxes, environment: str, key: str, make: MakeLayer
+) -> str:
+    """Return the name of an environment with one more layer over that of an image.
+
+    The layer of a key is made once: `make` gets the path of a new file, and writes an archive of tar
+    there, as `StatefulSandbox.snapshot` returns it. Folders that the archive lacks keep the mode and owner
+    of the image's. Raises SandboxUnavailable, and what `make` raises.
+    """
+    if not isinstance(sandboxes, DerivingSandboxes):
+        raise SandboxUnavailable(f"environment {environment}: nothing can be added to it here")
+    return await sandboxes.derive(environment, key, make)
+
+
 class PassedSandboxes:
     """Source of sandboxes that passes all questions on: the base of those that change some."""
 
@@ -378,6 +411,10 @@ class PassedSandboxes:
     ) -> AbstractAsyncContextManager[StatefulSandbox]:
         """See `Sandboxes`."""
         return self._sandboxes.open(limits, environment, tags)
+
+    async def derive(self, environment: str, key: str, make: MakeLayer) -> str:
+        """See `DerivingSandboxes`."""
+        return await derived_environment(self._sandboxes, environment, key, make)
 
 
 class Backend(Sandboxes, Protocol):

@@ -43,6 +43,7 @@ from proctor_service.errors import (
     SandboxLost,
     SandboxNotFound,
     SandboxUnavailable,
+    UnknownEnvironment,
 )
 from proctor_service.sandbox.interface import (
     CHARGE,
@@ -54,9 +55,11 @@ from proctor_service.sandbox.interface import (
     Ended,
     Ending,
     Hear,
+    HoldEnvironment,
     Limits,
     Operation,
     StatefulSandbox,
+    hold_nothing,
 )
 from proctor_service.sandboxes.file_paths import check_path
 from proctor_service.scheduling.fair_share import Shares, Whose
@@ -167,6 +170,7 @@ class Session:
         turn: SlotLease,
         on_end: Callable[[Session], None],
         on_gone: Callable[[Session], None],
+        hold: HoldEnvironment,
     ) -> None:
         """`on_end` is called when the end is decided, `on_gone` when the clean-up is complete."""
         # The backend's name comes too late, since clients need an id while the sandbox is pending.
@@ -194,7 +198,7 @@ class Session:
         self._over: asyncio.Future[None] = self._loop.create_future()
         self._error: Refusal | Failure | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._life = self._loop.create_task(self._live(backend, order))
+        self._life = self._loop.create_task(self._live(backend, order, hold))
         self._life.add_done_callback(lambda _: on_gone(self))
 
     @property
@@ -275,7 +279,7 @@ class Session:
             kind = SandboxEnded if self.status == "stopped" else SandboxLost
             raise kind(f"sandbox {self.id} is {self.status}: {self.message}")
 
-    async def _live(self, backend: Backend, order: Order) -> None:
+    async def _live(self, backend: Backend, order: Order, hold: HoldEnvironment) -> None:
         """Write the files, wait for the end, and decide the end before the clean-up."""
         files = dict(order.files)
         limits, environment, tags = order.limits, order.environment, order.tags
@@ -283,7 +287,7 @@ class Session:
         PAYER.set((order.tenant, order.job))
         del order
         try:
-            async with backend.open(limits, environment, tags) as sandbox:
+            async with hold(environment), backend.open(limits, environment, tags) as sandbox:
                 try:
                     while files:  # free each file's text at once: files may be large
                         path, text = files.popitem()
@@ -323,7 +327,8 @@ class Session:
     def _end(self, error: Refusal | Failure) -> None:
         if self.over:
             return
-        is_of_start = isinstance(error, Failure) and not isinstance(error, NoSandboxInTime)
+        named = (NoSandboxInTime, UnknownEnvironment)
+        is_of_start = isinstance(error, Failure) and not isinstance(error, named)
         if is_of_start and self.status == "pending":
             error = SandboxUnavailable(error.message)  # the tenant has lost no data
         self.status = "stopped" if isinstance(error, SandboxEnded) else "failed"
@@ -387,7 +392,9 @@ class Registry:
         bounds: Bounds,
         executed: Executed,
         id_prefix: str = "sb_",
+        hold: HoldEnvironment = hold_nothing,
     ) -> None:
+        self._hold = hold
         self._backend = backend
         self._queue = queue
         self._bounds = bounds
@@ -426,7 +433,9 @@ class Registry:
             raise QuotaExceeded(message, RETRY_CREATE_SECONDS)
         lease = SlotLease(self._queue, (tenant, order.job), order.priority, order.begun)
         gone = self._holding.discard
-        session = Session(new_id(self._id_prefix), order, self._backend, lease, self._on_end, gone)
+        session = Session(
+            new_id(self._id_prefix), order, self._backend, lease, self._on_end, gone, self._hold
+        )
         self._all[session.id] = session
         self._holding.add(session)
         try:

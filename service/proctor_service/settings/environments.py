@@ -41,7 +41,7 @@ DEFAULT = "default"
 NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")  # "torch-2.5"; not "-a"
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")  # "numpy.linalg"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # "OMP_NUM_THREADS"
-_IMAGE = re.compile(
+IMAGE = re.compile(
     r"(oci|docker-archive):/[^\s\0]+|(docker://)?(?!oci:|docker-archive:|dir:)[a-z0-9][\w./:@-]*"
 )
 """Matches `oci:/images/a:1` and `python:3.12-slim`; not `oci:images`, a relative path."""
@@ -99,7 +99,7 @@ class Environment(BaseModel):
     @field_validator("image")
     @classmethod
     def _reference(cls, value: str) -> str:
-        if value and not _IMAGE.fullmatch(value):
+        if value and not IMAGE.fullmatch(value):
             raise ValueError(
                 f"{value!r} is no image: oci:/path[:tag], docker-archive:/path, or a reference such "
                 "as registry/name:tag"

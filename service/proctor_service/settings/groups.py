@@ -158,6 +158,12 @@ class Programs(Group):
     """TOML file of environments, as in docs/environments.md; `proctor env build` builds them."""
     environments_folder: Path | None = None
     """Where built environments are; default: `environments` in the user's state folder."""
+    images: list[str] = []
+    """Names of images that requests may name, with `*`: `["docker.io/swebench/*"]`; JSON."""
+    image_spread: int = Field(2, ge=1)
+    """Replicas that keep an image by name; the others hand its submissions to them."""
+    images_gb: float = Field(100.0, gt=0)
+    """Size of all images and their layers together; of images by name, those unused for longest go first."""
     verifiers: Path | None = None
     """Folder of verifiers, a TOML file for each, as in docs/named-verifiers.md; they stand beside the ready
     ones, and replace those of the same name."""

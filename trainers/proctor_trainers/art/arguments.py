@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import uuid
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import httpx
 
+from proctor_client.tasks.forms import REPOSITORY_FORMS, Format
 from proctor_trainers.addresses import DEFAULT_URL
 from proctor_trainers.art.backends import BACKENDS
 from proctor_trainers.art.policies import (
@@ -170,6 +171,12 @@ def _add_data(group: Any) -> None:
         "(default: %(default)s)",
     )
     add(
+        "--form",
+        choices=get_args(Format),
+        metavar="FORM",
+        help="what the rows of --dataset are, such as swe_smith; default: as their columns say",
+    )
+    add(
         "--dataset-split",
         default="train",
         help="split of a data set on the hub (default: %(default)s)",
@@ -205,6 +212,8 @@ class Job:
         """The wire's agent."""
         if self.args.agent == "refine":
             return {"kind": "refine", "max_attempts": self.args.max_attempts}
+        if self.args.form in REPOSITORY_FORMS:
+            return {"kind": "tools", "tools": ["bash", "read_file", "write_file"]}
         return {"kind": "tools"}
 
     @property
@@ -233,6 +242,7 @@ class Job:
             split=self.args.dataset_split,
             limit=min(limits, default=None),
             extra="art",
+            form=self.args.form,
         )
 
 

@@ -22,8 +22,9 @@ from proctor_trainers.grpo import (
     run_script,
     train,
 )
-from proctor_trainers.problems import ANSWER
+from proctor_trainers.problems import AGENT, ANSWER
 from proctor_trainers.trl import environment_factory, reward_function
+from proctor_trainers.trl.toolbox import Tool
 
 MODEL = "Qwen/Qwen2.5-0.5B-Instruct"
 TOOLS = (
@@ -69,8 +70,12 @@ def main(args: argparse.Namespace) -> None:
     has_gpu = torch.cuda.is_available()
     tags = [f"model:{'tiny' if args.tiny else Path(args.model).name}"]
     with tempfile.TemporaryDirectory(prefix="proctor-trl-") as unsaved, ExitStack() as stack:
+        repositories = all(problem.is_repository for problem in problems)
+        system = (AGENT if repositories else TOOLS) if args.tools else ANSWER
         if args.tools:
-            environments = stack.enter_context(environment_factory(args.url, tags=tags))
+            tools: tuple[Tool, ...] = ("bash", "read_file", "write_file")
+            more: dict[str, Any] = {"tools": tools} if repositories else {}
+            environments = stack.enter_context(environment_factory(args.url, tags=tags, **more))
             judged: dict[str, Any] = {
                 "environment_factory": environments,
                 "callbacks": [environments.callback()],
@@ -83,7 +88,7 @@ def main(args: argparse.Namespace) -> None:
                 use_cpu=not has_gpu,
                 bf16=has_gpu and torch.cuda.is_bf16_supported(),
             )
-            data = dataset_of(problems, TOOLS if args.tools else ANSWER)
+            data = dataset_of(problems, system)
             trainer = GRPOTrainer(args=config, train_dataset=data, **_model(args), **judged)
         train(trainer, args)
 

@@ -98,6 +98,7 @@ class Workplaces:
     def make(self, client: Client, task: Mapping[str, Any]) -> Sandbox:
         """Create a sandbox for a task, which may have `files`, `limits` and an `environment`.
 
+        The task of a repository is made in the sandbox: its state, and where commands run.
         Raises ProctorError.
         """
         order = self._order
@@ -109,6 +110,9 @@ class Workplaces:
             "job": order.job,
             "environment": task.get("environment", order.environment),
         }
+        grader = task.get("grader")
+        if isinstance(grader, Mapping) and grader.get("kind") == "repository":
+            options["repository"] = grader
         self._made.get().is_any = True
         return client.sandbox(**options).start()
 

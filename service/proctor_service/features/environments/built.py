@@ -59,9 +59,7 @@ def from_interpreter(name: str, definition: Environment, python: Python) -> Buil
 def from_image(name: str, definition: Environment, image: Image) -> BuiltEnvironment:
     """Return the environment of an unpacked image."""
     digest = digest_of([image.digest, definition.env])
-    return BuiltEnvironment(
-        name, definition, None, image.python, {}, digest, image.rootfs.parent, image
-    )
+    return BuiltEnvironment(name, definition, None, image.python, {}, digest, image.holds[0], image)
 
 
 def from_reference(name: str, definition: Environment) -> BuiltEnvironment:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from fastapi import APIRouter
 
     from proctor_service.feature import Core, Sources
+    from proctor_service.features.environments.fetching import ImageFetches
+    from proctor_service.features.environments.reloading import Reloading
     from proctor_service.settings.languages import Language
 
 
@@ -39,6 +41,8 @@ class EnvironmentsFeature(Feature):
 
     def __init__(self) -> None:
         self._in_use = ExitStack()
+        self.fetches: ImageFetches | None = None
+        self.reloading: Reloading | None = None
 
     @classmethod
     def graders(cls, languages: Mapping[str, Language]) -> FeatureGraders:
@@ -53,20 +57,76 @@ class EnvironmentsFeature(Feature):
         Raises StartError.
         """
         from proctor_service.features.environments.loading import (
-            load_environments,
+            known_environments,
             with_own_languages,
         )
 
-        environments = load_environments(sources.settings, self._in_use)
+        environments = known_environments(sources.settings, self._in_use)
         settings = with_own_languages(sources.settings, environments)
-        return replace(sources, settings=settings, environments=environments)
+        before = sources.settings
+        sources = replace(sources, settings=settings, environments=environments)
+        if settings.environments is None and not settings.images:
+            return sources
+        from proctor_service.features.environments.by_name import KnownEnvironments
+
+        if not isinstance(environments, KnownEnvironments):  # at Aviato
+            return sources
+        if settings.environments is not None:
+            from proctor_service.features.environments.reloading import Reloading
+
+            self.reloading = Reloading(before, environments, self._in_use)
+        if not settings.images:
+            return sources
+        from proctor_service.features.environments.bound import ImageBound
+        from proctor_service.features.environments.fetching import ImageFetches
+
+        bound = ImageBound(environments.folder, int(settings.images_gb * 1e9))
+        fetches = ImageFetches(environments, bound, sources.metrics.image_fetched)
+        sources.metrics.watch_images(lambda: fetches.size_bytes, fetches.waiting.total)
+        self.fetches = fetches
+        return replace(sources, hold=fetches.hold)
 
     def routes(self, core: Core) -> Sequence[APIRouter]:
-        """Return the route GET /environments."""
+        """Return the routes of /environments."""
         from proctor_service.features.environments.routes import environment_routes
+        from proctor_service.sandbox.environments import TakesEnvironments
+        from proctor_service.sandbox.interface import EndsIdle
 
-        return [environment_routes(core.machine)]
+        machine = core.machine
+        backend = machine.backend
+        if self.reloading is not None and isinstance(backend, TakesEnvironments):
+
+            def changed(names: Collection[str]) -> None:
+                machine.forget()
+                backend.environments_changed(names, machine.environments)
+
+            self.reloading.changed = changed
+        if self.fetches is not None and isinstance(backend, EndsIdle):
+            self.fetches.end_idle = backend.end_idle
+        return [environment_routes(machine, self.fetches, self.reloading)]
+
+    async def open(self) -> None:
+        """Remove what an earlier life has left, and read the environments file anew at each SIGHUP."""
+        if self.fetches is not None:
+            await self.fetches.open()
+        if (reloading := self.reloading) is None:
+            return
+        import asyncio
+        import signal
+
+        loop = asyncio.get_running_loop()
+        tasks: set[asyncio.Task[None]] = set()
+
+        def reload() -> None:
+            task = loop.create_task(reloading.reload_by_signal())
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+
+        with suppress(ValueError, RuntimeError):  # in another thread than the first
+            loop.add_signal_handler(signal.SIGHUP, reload)
 
     async def close(self) -> None:
-        """Allow the environments to be removed."""
+        """End the fetches, and allow the environments to be removed."""
+        if self.fetches is not None:
+            await self.fetches.close()
         self._in_use.close()

@@ -1,51 +1,80 @@
-"""Container images: fetched by skopeo, and unpacked by umoci into folders of the store.
+"""Container images: fetched by skopeo, each a list of layers of the store.
 
-    FOLDER/KEY/rootfs       file system of the image, all layers in one
-    FOLDER/KEY/image.json   its digest and configuration
+    FOLDER/KEY/image.json   its digest, its configuration, and the names of its layers
+    FOLDER/KEY/derived/NAME  an empty file for each layer derived from it; its time is that of the last use
+    FOLDER/KEY.RANDOM.part/layers.json  names of the layers which an unfinished image needs
 
 All users of the image are mapped to user ids of their own on the machine, as its sandboxes
 run in a user namespace; an ordinary user owns all files himself. Formats: the image specification of
-the Open Container Initiative, and the `config.json` of its runtime specification, which umoci writes.
-All functions block.
+the Open Container Initiative. All functions block.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
+import shlex
 import shutil
-import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
-from pathlib import Path, PurePosixPath
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from proctor_service.errors import StartError
 from proctor_service.features.environments.folders import Folders
+from proctor_service.features.environments.layers import (
+    MOST_LAYERS,
+    DamagedImage,
+    Layer,
+    Layers,
+    Room,
+)
 from proctor_service.features.environments.manifest import digest_of
 from proctor_service.features.environments.packages import Progress, shortened
 from proctor_service.features.environments.programs import run_program
 from proctor_service.sandbox.environments import Ids, Image
 from proctor_service.settings import worker_environment
 
-_FORMAT = 1
-_FILE, _ROOTFS = "image.json", "rootfs"
+_FORMAT = 2
+_FILE, _PINNED = "image.json", "layers.json"
+DERIVED = "derived"
+USED = "used"
+"""File in the folder of an image by name; its time is that of the last use."""
 _KEY_CHARACTERS = 32
+_MOST_JSON_BYTES = 16 << 20
 _POLICIES = ("/etc/containers/policy.json", "~/.config/containers/policy.json")
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")  # "sha256:" and "0f" 32 times
 _RANGES = ((1_900_000_000, 65_536), (50_000, 11_000))
 """First user id of images on the host, and their number: systemd's documentation of user ids leaves
 the first range free. The second is for a container that has no ids beyond 65,535."""
-_FOLDERS = {
-    "proc": 0o555, "dev": 0o755, "sys": 0o555, "tmp": 0o1777, "etc": 0o755, "run": 0o755,
-    "var/tmp": 0o1777, "root": 0o700, "opt": 0o755, "opt/proctor": 0o755,
-}  # fmt: skip
-_MOUNTED = ("proc", "dev", "sys")
-_HOSTS = b"127.0.0.1 localhost\n::1 localhost\n"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_MOST_STEPS, _OLDEST_MINOR = 400, 8
-_PER_BUILD = ("TERM",)  # variables added by umoci
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+_UNKNOWN = re.compile(
+    r"(?i)manifest unknown|name unknown|repository name not known|not found|no such file or directory"
+    r"|no descriptor found|unauthorized|access to the resource is denied|name invalid|invalid reference"
+    r"|no image found"
+)
+"""Matches what skopeo says of an image that its registry lacks or does not show to this machine: `reading
+manifest 9 in localhost:5000/a: manifest unknown`. It does not match `connection refused`."""
+_BLOCK_BYTES, _SPARE_BLOCKS = 512, 32_768  # of ulimit; for manifests and configurations
+_MOST_BYTES = 1 << 43
+_FULL = "no space left on device"
+_INSPECT_SECONDS = 120.0
+_COPY_SECONDS = 7200.0
+
+
+class UnknownImage(StartError):
+    """The registry does not have the image, or does not show it."""
+
+
+class RegistryDown(StartError):
+    """The registry does not answer, or not as it should."""
 
 
 def key_of_image(reference: str) -> str:
@@ -70,20 +99,24 @@ def _has(line: str, first: int, count: int) -> bool:
     return start <= first and first + count <= start + size
 
 
-def read_image(folder: Path) -> Image | None:
+def read_image(folder: Path, layers: Layers) -> Image | None:
     """Return the image in a complete folder, or None."""
     try:
         read: dict[str, Any] = json.loads((folder / _FILE).read_text())
-        if read.pop("format") != _FORMAT or not (folder / _ROOTFS).is_dir():
+        if read.pop("format") != _FORMAT:
             return None
         ids = read.pop("ids")
+        places = tuple(layers.folder / name for name in read["layers"])
+        if not all(layers.read(place.name) for place in places):
+            return None
         return Image(
             **{
                 **read,
-                "rootfs": folder / _ROOTFS,
+                "layers": places,
                 "groups": tuple(read["groups"]),
                 "programs": tuple(read["programs"]),
                 "ids": Ids(**ids) if ids else None,
+                "holds": (folder,),
             }
         )
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
@@ -91,219 +124,249 @@ def read_image(folder: Path) -> Image | None:
 
 
 def build_image(
-    folders: Folders, name: str, reference: str, progress: Progress, rebuild: bool
+    folders: Folders,
+    layers: Layers,
+    name: str,
+    reference: str,
+    progress: Progress,
+    rebuild: bool,
+    room: Room = lambda size: None,
 ) -> Image:
     """Fetch and unpack an image, unless built. Raises StartError, OSError."""
     key = key_of_image(reference)
     with folders.building(key, progress):
-        image = None if rebuild else read_image(folders.folder / key)
+        image = None if rebuild else read_image(folders.folder / key, layers)
         if image is None:
             with folders.filling(key, name) as part:
                 try:
-                    _fill(part, reference, progress)
+                    _Fetch(part, layers, reference, progress, room).run()
                 except StartError as error:
-                    raise StartError(f"environment {name} cannot be built: {error}") from None
-            image = read_image(folders.folder / key)
+                    text = f"environment {name} cannot be built: {error}"
+                    raise type(error)(text) from None
+            image = read_image(folders.folder / key, layers)
     if image is None:
         raise StartError(f"environment {name} cannot be built: its image is incomplete")
     return image
 
 
-def _fill(part: Path, reference: str, progress: Progress) -> None:
-    part.chmod(0o700)  # its programs are not for the users of this machine
-    layout, ids = part / "layout", image_ids()
-    source = reference if ":/" in reference else f"docker://{reference}"
-    has_policy = any(Path(each).expanduser().exists() for each in _POLICIES)
-    options = () if has_policy else ("--insecure-policy",)
-    _run(["skopeo", *options, "copy", source, f"oci:{layout}:image"], part, progress)
-    found = json.loads((layout / "index.json").read_text())["manifests"]
-    progress("unpacking the image")
-    rootless = ["--rootless"] if ids is None else []
-    command = ["umoci", "unpack", *rootless, "--image", f"{layout}:image", str(part / "bundle")]
-    _run(command, part, None)
-    shutil.rmtree(layout)
-    config = json.loads((part / "bundle" / "config.json").read_text())["process"]
-    rootfs = part / _ROOTFS
-    (part / "bundle" / _ROOTFS).rename(rootfs)
-    shutil.rmtree(part / "bundle")
-    variables = dict(each.split("=", 1) for each in config["env"] if "=" in each)
-    variables = {name: value for name, value in variables.items() if name not in _PER_BUILD}
-    variables.setdefault("PATH", _PATH)
-    user = config["user"]
-    _complete(rootfs, config["cwd"], user)
-    if not _inside(rootfs, config["cwd"]).is_dir():
-        raise StartError(f"the image's working directory {config['cwd']} is no folder")
-    _own(rootfs, ids)
-    image = {
-        "format": _FORMAT,
-        "reference": reference,
-        "digest": found[0]["digest"],
-        "variables": variables,
-        "user": user["uid"],
-        "group": user["gid"],
-        "groups": user.get("additionalGids") or [],
-        "workdir": config["cwd"],
-        "programs": sorted(_programs(rootfs, variables["PATH"])),
-        "python": _python_version(rootfs, variables["PATH"]),
-        "ids": ids and asdict(ids),
-    }
-    (part / _FILE).write_text(json.dumps(image, indent=1) + "\n")
+def missing_blobs(name: str, folder: Path, layers: Layers) -> dict[str, int]:
+    """Return digest and compressed bytes of the layers of an image which are not unpacked here.
+
+    Raises StartError, OSError.
+    """
+    if read_image(folder / key_of_image(name), layers) is not None:
+        return {}
+    with TemporaryDirectory() as part:
+        fetch = _Fetch(Path(part), layers, name, lambda line: None, lambda size: None)
+        return fetch.missing_blobs()
 
 
-def _run(command: list[str], folder: Path, progress: Progress | None) -> None:
-    try:
-        ran = run_program(command, folder, worker_environment(), on_line=progress)
-    except OSError as error:
-        raise StartError(f"{command[0]} cannot be started: {error}") from None
-    if ran.status == 127 and shutil.which(command[0]) is None:
-        raise StartError(f"{command[0]} is missing: apt-get install skopeo umoci")
-    if ran.status != 0:
+class _Fetch:
+    """The fetching of an image into a folder of the store."""
+
+    def __init__(
+        self, part: Path, layers: Layers, reference: str, progress: Progress, room: Room
+    ) -> None:
+        self._room = room
+        self._part = part
+        self._layers = layers
+        self._reference = reference
+        self._progress = progress
+        self._largest_bytes = 0
+        self._layout = part / "layout"
+        self._source = reference if ":/" in reference else f"docker://{reference}"
+        self._ids = image_ids()
+        self._skopeo = ["skopeo"]
+        if not any(Path(each).expanduser().exists() for each in _POLICIES):
+            self._skopeo.append("--insecure-policy")
+
+    def run(self) -> None:
+        """Fetch the layers that are missing, unpack them, and complete the image.
+
+        Raises StartError, OSError.
+        """
+        try:
+            self._run_all()
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise DamagedImage(f"the description of the image is wrong: {error!r}"[:500]) from None
+
+    def _run_all(self) -> None:
+        self._part.chmod(0o700)  # its programs are not for the users of this machine
+        source = self._source
+        if source.startswith("docker://"):
+            self._leave_out_known_layers(source)
+        words = [*self._skopeo, "copy", source, f"oci:{self._layout}:image"]
+        if self._largest_bytes:  # or a hostile registry could fill the disk
+            blocks = self._largest_bytes // _BLOCK_BYTES + _SPARE_BLOCKS
+            words = ["sh", "-c", f"ulimit -f {blocks}; exec {shlex.join(words)}"]
+        self._run_words(words, _COPY_SECONDS, self._progress)
+        [found] = _read_json(self._layout / "index.json")["manifests"]
+        manifest = _read_json(self._blob(found["digest"]))
+        config = _read_json(self._blob(manifest["config"]["digest"]))
+        diff_ids = config.get("rootfs", {}).get("diff_ids") or []
+        blobs = [each["digest"] for each in manifest["layers"]]
+        if len(blobs) != len(diff_ids) or not blobs:
+            raise DamagedImage(f"the image has {len(blobs)} layers, and says {len(diff_ids)}")
+        if len(blobs) > MOST_LAYERS:
+            raise DamagedImage(f"the image has more than {MOST_LAYERS} layers: {len(blobs)}")
+        names = [self._layers.name_of(each, self._ids) for each in diff_ids]
+        with self._layers.changing():
+            _write_json(self._part / _PINNED, names)
+        own = [
+            self._unpacked(blob, diff_id, index, len(blobs))
+            for index, (blob, diff_id) in enumerate(zip(blobs, diff_ids, strict=True), 1)
+        ]
+        self._complete(found["digest"], config.get("config") or {}, own)
+        shutil.rmtree(self._layout)
+
+    def _leave_out_known_layers(self, source: str) -> None:
+        """Put an empty file in place of each layer that is unpacked here, so that it is not fetched.
+
+        skopeo does not copy what its target has.
+        """
+        unpacked, missing = self._layers.by_blob(), dict[str, int]()
+        blobs = self._layout / "blobs" / "sha256"
+        sizes = self._sizes(source)
+        if not sizes:
+            raise DamagedImage("it has no layers for this machine, or a manifest of an old format")
+        self._largest_bytes = max(sizes.values())
+        for digest, size in sizes.items():
+            if digest not in unpacked:
+                missing[digest] = size
+                continue
+            blobs.mkdir(parents=True, exist_ok=True)
+            with self._blob(digest).open("wb") as file:
+                file.truncate(size)  # without blocks on the disk
+        size_bytes = sum(missing.values())
+        self._progress(f"fetching {size_bytes} bytes")
+        self._room(size_bytes)
+
+    def missing_blobs(self) -> dict[str, int]:
+        """Return digest and compressed bytes of the layers which are not unpacked here."""
+        unpacked = self._layers.by_blob()
+        sizes = self._sizes(self._source).items()
+        return {digest: size for digest, size in sizes if digest not in unpacked}
+
+    def _sizes(self, source: str) -> dict[str, int]:
+        """Return digest and compressed bytes of each layer, as far as the manifest says them."""
+        found = {}
+        for each in self._manifest(source).get("layers") or []:
+            digest, size = each.get("digest"), each.get("size")
+            is_size = isinstance(size, int) and 0 <= size < _MOST_BYTES
+            if is_size and isinstance(digest, str) and _DIGEST.fullmatch(digest):
+                found[digest] = size
+        return found
+
+    def _manifest(self, source: str) -> dict[str, Any]:
+        """Return the manifest of an image for this machine, as its registry has it."""
+        manifest = self._inspected(source)
+        entries = manifest.get("manifests")
+        if not entries:
+            return manifest
+        machine = _ARCHITECTURES.get(os.uname().machine, "")
+        for each in entries:
+            platform = each.get("platform", {})
+            if (platform.get("os"), platform.get("architecture")) == ("linux", machine):
+                name = re.sub(
+                    r"(@[^@/]*|:[^:/]*)$", "", source
+                )  # "docker://a/b:1", "docker://a/b@x"
+                return self._inspected(f"{name}@{each['digest']}")
+        return {}
+
+    def _inspected(self, source: str) -> dict[str, Any]:
+        answer = self._part / "manifest"
+        # The text of a manifest may be longer than what remains of an output.
+        words = shlex.join([*self._skopeo, "inspect", "--raw", source])
+        self._run_words(
+            ["sh", "-c", f"{words} > {shlex.quote(str(answer))}"], _INSPECT_SECONDS, None
+        )
+        found = _read_json(answer)
+        return found if isinstance(found, dict) else {}
+
+    def _unpacked(self, blob: str, diff_id: str, number: int, count: int) -> Layer:
+        self._progress(f"unpacking layer {number} of {count}")
+        archive = self._blob(blob)
+        layer = self._layers.unpack(
+            diff_id, archive, self._ids, blob=blob, diff_id=diff_id, room=self._room
+        )
+        archive.unlink(missing_ok=True)  # a layer may be there twice
+        return layer
+
+    def _complete(self, digest: str, config: Mapping[str, Any], own: list[Layer]) -> None:
+        variables = dict(each.split("=", 1) for each in config.get("Env") or [] if "=" in each)
+        variables.setdefault("PATH", _PATH)
+        below = list(reversed(own))
+        configuration = {
+            "user": config.get("User") or "",
+            "workdir": config.get("WorkingDir") or "/",
+            "path": variables["PATH"],
+        }
+        source = f"top {_FORMAT} {digest}"
+        name = self._layers.name_of(source, self._ids)
+        with self._layers.changing():
+            _write_json(self._part / _PINNED, [name, *(each.name for each in own)])
+        top, found = self._layers.complete(source, below, self._ids, configuration)
+        variables.setdefault("HOME", found.pop("home"))
+        image = {
+            "format": _FORMAT,
+            "reference": self._reference,
+            "digest": digest,
+            "variables": variables,
+            **found,
+            "ids": self._ids and asdict(self._ids),
+            "layers": [top.name, *(each.name for each in below)],
+        }
+        with self._layers.changing():
+            _write_json(self._part / _FILE, image)
+
+    def _blob(self, digest: str) -> Path:
+        if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
+            raise DamagedImage(f"the image has a wrong digest: {str(digest)[:100]!r}")
+        return self._layout / "blobs" / "sha256" / digest.removeprefix("sha256:")
+
+    def _run_words(self, words: list[str], seconds: float, progress: Progress | None) -> None:
+        if shutil.which("skopeo") is None:
+            raise StartError("skopeo is missing: apt-get install skopeo")
+        ran = run_program(
+            words, self._part, worker_environment(), wall_seconds=seconds, on_line=progress
+        )
+        if ran.status == 0 and not ran.timed_out:
+            return
         why = shortened(ran.output) or f"status {ran.status}"
-        raise StartError(f"{command[0]} failed:\n{why}")
+        if ran.timed_out:
+            raise RegistryDown(f"skopeo was not ready within {seconds:g} s:\n{why}")
+        if _FULL in ran.output:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._part.parent))
+        kind = UnknownImage if _UNKNOWN.search(ran.output) else RegistryDown
+        raise kind(f"skopeo failed:\n{why}")
 
 
-def _complete(rootfs: Path, workdir: str, user: Mapping[str, int]) -> None:
-    """Make the folders of every sandbox, and the working directory.
+def used_layers(folder: Path) -> list[str]:
+    """Return the names of the layers that an image in a folder has, or needs while it is fetched.
 
-    Links of the image would lead to files of this machine, so they stay unfollowed.
+    With those that were derived from the image.
     """
-    top = os.open(rootfs, _FOLDER)
+    derived = [each.name for each in (folder / DERIVED).glob("*")]
+    for name in (_FILE, _PINNED):
+        with suppress(OSError, StartError, KeyError, TypeError):
+            read = _read_json(folder / name)
+            return [*(read["layers"] if name == _FILE else read), *derived]
+    return []
+
+
+def _read_json(path: Path) -> Any:
+    """Return a JSON file of an image, or of this module. Raises StartError, OSError."""
+    with path.open("rb") as file:
+        text = file.read(_MOST_JSON_BYTES + 1)
+    if len(text) > _MOST_JSON_BYTES:
+        raise DamagedImage("the description of the image is too long")
     try:
-        for name in _MOUNTED:
-            try:
-                if not stat.S_ISDIR(os.lstat(name, dir_fd=top).st_mode):
-                    os.unlink(name, dir_fd=top)
-            except FileNotFoundError:
-                pass
-        for path, mode in _FOLDERS.items():
-            _make_folder(top, path, mode, (0, 0))
-        _make_folder(top, workdir, 0o755, (user["uid"], user["gid"]))
-        _write_hosts(top)
-    finally:
-        os.close(top)
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise DamagedImage("the description of the image is no JSON") from None
 
 
-def _make_folder(top: int, path: str, mode: int, owner: tuple[int, int]) -> None:
-    """Make a folder with its parents, unless a link or a file is in the way."""
-    here = os.dup(top)
-    try:
-        for part in PurePosixPath(path.lstrip("/")).parts:
-            if part == "..":
-                return
-            try:
-                os.mkdir(part, 0o755, dir_fd=here)
-                os.chmod(part, mode, dir_fd=here)
-                if os.geteuid() == 0:
-                    os.chown(part, *owner, dir_fd=here, follow_symlinks=False)
-            except FileExistsError:
-                pass
-            try:
-                below = os.open(part, _FOLDER, dir_fd=here)
-            except OSError:
-                return
-            os.close(here)
-            here = below
-    finally:
-        os.close(here)
-
-
-def _write_hosts(top: int) -> None:
-    """Let `localhost` be known, where the image leaves this to its runtime."""
-    try:
-        etc = os.open("etc", _FOLDER, dir_fd=top)
-    except OSError:
-        return
-    try:
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-        hosts = os.open("hosts", flags, 0o644, dir_fd=etc)
-        try:
-            if stat.S_ISREG(os.fstat(hosts).st_mode) and not os.read(hosts, 1):
-                os.write(hosts, _HOSTS)
-        finally:
-            os.close(hosts)
-    except OSError:
-        pass  # a link: the image has its own way
-    finally:
-        os.close(etc)
-
-
-def _own(rootfs: Path, ids: Ids | None) -> None:
-    """Give all files to the image's ids; to an ordinary user, access to all his own files."""
-    for parent, folders, names in os.walk(rootfs):
-        here = Path(parent)
-        _own_one(here, ids)
-        for name in names:
-            _own_one(here / name, ids)
-        for name in folders:
-            if (here / name).is_symlink():
-                _own_one(here / name, ids)
-
-
-def _own_one(path: Path, ids: Ids | None) -> None:
-    found = path.lstat()
-    kind, mode = stat.S_IFMT(found.st_mode), stat.S_IMODE(found.st_mode)
-    if kind in (stat.S_IFBLK, stat.S_IFCHR):
-        path.unlink()
-        return
-    if ids is not None:
-        os.lchown(path, _id(found.st_uid, ids), _id(found.st_gid, ids))
-    if kind != stat.S_IFLNK:
-        least = 0 if ids is not None else 0o700 if kind == stat.S_IFDIR else 0o400
-        path.chmod(mode | least)
-
-
-def _id(number: int, ids: Ids) -> int:
-    if ids.first <= number < ids.first + ids.count:
-        return number  # another name of an earlier file
-    return ids.first + min(number, ids.count - 1)
-
-
-def _programs(rootfs: Path, path: str) -> set[str]:
-    """Return the names of programs in all folders of PATH."""
-    found: set[str] = set()
-    for folder in path.split(":"):
-        try:
-            with os.scandir(_inside(rootfs, folder)) as entries:
-                found |= {
-                    each.name
-                    for each in entries
-                    if each.is_symlink() or (each.is_file() and each.stat().st_mode & 0o111)
-                }
-        except OSError:
-            continue
-    return {name for name in found if re.fullmatch(r"[\w.+-]{1,100}", name)}  # "g++"
-
-
-def _python_version(rootfs: Path, path: str) -> str | None:
-    """Return `3.12` for the interpreter `python3` on PATH, from the name of its file."""
-    for folder in path.split(":"):
-        place = _inside(rootfs, f"{folder}/python3")
-        found = re.fullmatch(r"python3\.(\d+)", place.name)  # "python3.12"
-        if found is not None and int(found[1]) >= _OLDEST_MINOR and place.is_file():
-            return f"3.{found[1]}"
-    return None
-
-
-def _inside(rootfs: Path, path: str) -> Path:
-    """Return the place of an image's path on this machine, as its own programs would find it.
-
-    All links are resolved from the image's root, as far as their targets exist.
-    """
-    todo = list(reversed(PurePosixPath(path.lstrip("/")).parts))
-    found: list[str] = []
-    for _ in range(_MOST_STEPS):
-        if not todo:
-            break
-        part = todo.pop()
-        if part == "..":
-            del found[-1:]
-            continue
-        place = rootfs.joinpath(*found, part)
-        if not place.is_symlink():
-            found.append(part)
-            continue
-        target = str(place.readlink())
-        if target.startswith("/"):
-            found.clear()
-        todo += reversed(PurePosixPath(target.lstrip("/")).parts)
-    return rootfs.joinpath(*found)
+def _write_json(path: Path, value: object) -> None:
+    part = path.with_name(f"{path.name}.new")
+    part.write_text(json.dumps(value, indent=1) + "\n")
+    part.rename(path)

@@ -21,6 +21,26 @@ from proctor_service.settings.environments import (
 from proctor_service.settings.language_rows import WrongRow, check_names
 
 
+def known_environments(settings: Settings, held: ExitStack) -> Environments:
+    """Return the environments of the settings, with the images that requests may name. Blocks.
+
+    See `load_environments`. Raises StartError.
+    """
+    listed = load_environments(settings, held)
+    if settings.backend == "aviato":
+        if settings.images:
+            raise StartError("PROCTOR_IMAGES: Aviato fetches images of environments by itself")
+        return listed
+    if not settings.images and settings.environments is None:
+        return listed
+    from proctor_service.features.environments.by_name import KnownEnvironments, check_patterns
+    from proctor_service.features.environments.store import environments_folder
+
+    return KnownEnvironments(
+        dict(listed), environments_folder(settings), check_patterns(settings.images)
+    )
+
+
 def load_environments(settings: Settings, held: ExitStack) -> Environments:
     """Return the environments of the settings; `held` protects them from removal. Blocks.
 

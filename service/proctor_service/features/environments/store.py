@@ -3,7 +3,8 @@
     FOLDER/KEY/venv              virtual environment
     FOLDER/KEY/manifest.json     its requirements, interpreter, packages and time
     FOLDER/KEY/files.json        size of each file, to find damage
-    FOLDER/KEY/rootfs, image.json  file system of an image, and its configuration (`images.py`)
+    FOLDER/KEY/image.json        configuration of an image, and the names of its layers (`images.py`)
+    FOLDER/images/               layers of images (`layers.py`)
     FOLDER/KEY.RANDOM.part/      an environment during its build, or during its removal
     FOLDER/locks/KEY
 
@@ -15,6 +16,7 @@ start.
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -33,8 +35,15 @@ from proctor_service.features.environments.built import (
     preload_problems_in,
 )
 from proctor_service.features.environments.folders import Folders, reason, shared, unused
-from proctor_service.features.environments.images import build_image, key_of_image, read_image
+from proctor_service.features.environments.images import (
+    USED,
+    build_image,
+    key_of_image,
+    read_image,
+    used_layers,
+)
 from proctor_service.features.environments.interpreters import Python, find_interpreter
+from proctor_service.features.environments.layers import Layers, Room
 from proctor_service.features.environments.manifest import (
     Manifest,
     key_of,
@@ -95,11 +104,12 @@ class EnvironmentStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._folders = Folders(folder)
+        self._layers = Layers(folder)
 
     def built(self, name: str, definition: Environment, default_python: Path) -> BuiltEnvironment:
         """Return a built environment. Raises StartError with the reason if missing or damaged."""
         if definition.image:
-            image = read_image(self.folder / key_of_image(definition.image))
+            image = read_image(self.folder / key_of_image(definition.image), self._layers)
             if image is None:
                 raise StartError(_not_built(name, "is not built"))
             return from_image(name, definition, image)
@@ -129,7 +139,9 @@ class EnvironmentStore:
         """
         if definition.image:
             try:
-                image = build_image(self._folders, name, definition.image, progress, rebuild)
+                image = build_image(
+                    self._folders, self._layers, name, definition.image, progress, rebuild
+                )
             except OSError as error:
                 raise StartError(f"environment {name} cannot be built: {reason(error)}") from None
             return from_image(name, definition, image)
@@ -149,6 +161,14 @@ class EnvironmentStore:
         except OSError as error:
             raise StartError(f"environment {name} cannot be built: {reason(error)}") from None
         return from_folder(name, definition, python, folder, manifest)
+
+    def fetch(self, name: str, progress: Progress, room: Room) -> None:
+        """Fetch an image by name, unless it is there.
+
+        `room` is called with the bytes to be written, and raises StartError where there is no room. Raises
+        StartError, OSError.
+        """
+        build_image(self._folders, self._layers, name, name, progress, False, room)
 
     def check(self, name: str, definition: Environment, default_python: Path) -> list[str]:
         """Import the packages of a built environment again; return a text for each problem."""
@@ -184,9 +204,14 @@ class EnvironmentStore:
     def entries(self) -> list[StoredEnvironment]:
         """Return all folders of finished environments. Raises StartError."""
         return [
-            StoredEnvironment(each.name, each, read_manifest(each), size_bytes(each))
+            StoredEnvironment(each.name, each, read_manifest(each), self.size_bytes(each))
             for each in self._folders.finished()
         ]
+
+    def size_bytes(self, folder: Path) -> int:
+        """Return the size of an environment's folder; of an image with all of its layers."""
+        layers = (self._layers.read(name) for name in used_layers(folder))
+        return size_bytes(folder) + sum(layer.bytes for layer in layers if layer is not None)
 
     def used_keys(self, definitions: Iterable[Environment], default_python: Path) -> set[str]:
         """Return the keys of the folders of these environments, for `prune`.
@@ -212,16 +237,42 @@ class EnvironmentStore:
     def prune(self, keep: Collection[str], dry_run: bool = False) -> list[Pruned]:
         """Remove folders with other keys, and folders of killed builds; return all removed ones.
 
-        Folders in use, and folders of a running build, remain. `dry_run`: only return them. Raises
-        StartError.
+        Images by name, folders in use, and folders of a running build remain. `dry_run`: only return
+        them. Raises StartError.
         """
+
+        def is_kept(name: str) -> bool:
+            return name in keep or (self.folder / name / USED).exists()
+
         pruned: list[Pruned] = []
         try:
-            for key, folders in self._folders.unwanted(keep.__contains__).items():
+            for key, folders in self._folders.unwanted(is_kept).items():
                 pruned += self._prune(key, folders, dry_run)
+            pruned += self._prune_layers(
+                {each.folder for each in pruned if not each.is_busy}, dry_run
+            )
         except OSError as error:
             raise StartError(f"{self.folder} cannot be pruned: {reason(error)}") from None
         return pruned
+
+    def remove_unfinished(self) -> None:
+        """Remove what killed builds and fetches have left. Raises StartError, OSError."""
+        for folder in self._folders.all():
+            key, _, part = folder.name.partition(".")
+            if part:
+                with suppress(Timeout), self._folders.lock(key).acquire(blocking=False):
+                    shutil.rmtree(folder, ignore_errors=True)
+        self._layers.remove_parts()
+
+    def _prune_layers(self, gone: Collection[Path], dry_run: bool) -> Iterator[Pruned]:
+        """Remove the layers which no image has; `gone`: folders that a dry run would remove."""
+        with self._layers.changing():
+            left = [each for each in self._folders.all() if each not in gone]
+            used = {name for each in left for name in used_layers(each)}
+            size = self._layers.remove_unused(used, dry_run)
+        self._layers.remove_parts()
+        if size:
+            yield Pruned(self._layers.folder, size, ("layers without an image",))
 
     def _prune(self, key: str, folders: list[Path], dry_run: bool) -> Iterator[Pruned]:
         lock = self._folders.lock(key)
@@ -229,7 +280,7 @@ class EnvironmentStore:
             lock.acquire(blocking=False)
         try:
             for folder in folders:
-                found = Pruned(folder, size_bytes(folder), _contents(folder))
+                found = Pruned(folder, size_bytes(folder), self._contents(folder))
                 with unused(folder) as is_unused:
                     if not (lock.is_locked and is_unused):
                         yield replace(found, is_busy=True)
@@ -241,6 +292,11 @@ class EnvironmentStore:
                 Path(lock.lock_file).unlink()
         finally:
             lock.release()
+
+    def _contents(self, folder: Path) -> tuple[str, ...]:
+        """Return the requirements in a folder, or its image."""
+        manifest, image = read_manifest(folder), read_image(folder, self._layers)
+        return manifest.requirements if manifest else (image.reference,) if image else ()
 
     def _build(
         self,
@@ -288,12 +344,6 @@ class EnvironmentStore:
                     f"{python.base} {python.version}"
                 )
         return "is not built"
-
-
-def _contents(folder: Path) -> tuple[str, ...]:
-    """Return the requirements in a folder, or its image."""
-    manifest, image = read_manifest(folder), read_image(folder)
-    return manifest.requirements if manifest else (image.reference,) if image else ()
 
 
 def _refuse(name: str, problems: list[str]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +21,10 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from proctor_client import Client, wire
+from proctor_client.tasks.catalog import rows_of, source_of
+from proctor_client.tasks.files import rows_of_file
 from proctor_client.tasks.forms import Format
-from proctor_client.tasks.task import Task
+from proctor_client.tasks.task import Row, Task
 from proctor_service.cli.console import aside, plain, print_list, progress, screen, write_json
 from proctor_service.cli.failures import TROUBLE, UNSOUND, Trouble, friendly
 from proctor_service.cli.judging import Attempt
@@ -35,6 +37,7 @@ from proctor_service.cli.problems import (
     supplies_of,
 )
 from proctor_service.cli.target import client_errors, connected
+from proctor_service.features.evaluation import repository_audit
 from proctor_service.features.evaluation.checks import CheckProgram, checks_of
 from proctor_service.features.evaluation.judging import judged
 from proctor_service.features.evaluation.reports import (
@@ -76,7 +79,8 @@ class Audit:
             Path | None, typer.Argument(help="JSON lines or a JSON array, plain or .gz.")
         ] = None,
         form: Annotated[
-            Format | None, typer.Option("--format", help="What the rows are; default: what fits.")
+            Format | None,
+            typer.Option("--format", "--form", help="What the rows are; default: what fits."),
         ] = None,
         dataset: Dataset = None,
         split: Split = None,
@@ -94,6 +98,10 @@ class Audit:
         sample: Annotated[
             int | None, typer.Option(min=1, help="Only so many problems, always the same ones.")
         ] = None,
+        fit: Annotated[
+            Path | None,
+            typer.Option(help="For repositories: write the rows that are fit for training here."),
+        ] = None,
     ) -> None:
         """Find errors in a data set: failing references, and flaky or vacuous tests.
 
@@ -109,6 +117,13 @@ class Audit:
                 tasks = random.Random(0).sample(tasks, sample)
             client = stack.enter_context(connected(console))
             started = time.monotonic()
+            if all((task.grader or {}).get("kind") == "repository" for task in tasks):
+                rows = repository_audit.audited(client, tasks, repeat, JOB, console)
+                originals = _originals(file, dataset, form, split)
+                _end_of_rows(rows, repeat, time.monotonic() - started, json_path, fit, originals)
+                return
+            if fit is not None:
+                raise Trouble("--fit is for rows about repositories")
             examined = _examine(
                 client, tasks, form, repeat, console, self.graders_of(KNOWN_LANGUAGES)
             )
@@ -126,6 +141,39 @@ class Audit:
                 seconds = [each.seconds for each in examined]
                 plot_times(seconds, SLOW_SECONDS, f"{name}, {repeat} runs each", plot)
             _end(out, examined, reports)
+
+
+def _originals(
+    file: Path | None, dataset: str | None, form: Format, split: str | None
+) -> Iterator[tuple[str, Row]]:
+    """Return the rows as they are in the file or the data set."""
+    if dataset is not None:
+        return rows_of(dataset, source_of(dataset, form), split)
+    assert file is not None
+    return rows_of_file(file)
+
+
+def _end_of_rows(
+    rows: Sequence[repository_audit.AuditedRow],
+    repeat: int,
+    seconds: float,
+    json_path: Path | None,
+    fit: Path | None,
+    originals: Iterator[tuple[str, Row]],
+) -> None:
+    """Show the audit of repositories, and write its files. Status 1: a row is unfit; 2: one is unjudged."""
+    out = screen()
+    repository_audit.show(out, rows, repeat, seconds, SHOWN)
+    if json_path is not None:
+        write_json(json_path, repository_audit.report_of(rows))
+    if fit is not None:
+        count = repository_audit.write_fit(fit, rows, originals)
+        out.print(f"\n{count} rows that are fit: {fit}", markup=False)
+    states = {each.found.state for each in rows}
+    if "unjudged" in states:
+        raise typer.Exit(TROUBLE)
+    if states - {"fit"}:
+        raise typer.Exit(UNSOUND)
 
 
 def _examine(

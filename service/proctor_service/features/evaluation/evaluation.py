@@ -17,7 +17,8 @@ from rich.table import Column, Table
 from proctor_client import Client, wire
 from proctor_client.tasks.files import load_completions
 from proctor_client.tasks.forms import Format
-from proctor_client.tasks.task import Task
+from proctor_client.tasks.predictions import GOLD, gold_predictions, read_predictions
+from proctor_client.tasks.task import Completion, Task
 from proctor_service.cli.console import aside, plain, print_list, progress, screen, write_json
 from proctor_service.cli.failures import TROUBLE, UNSOUND, Trouble, friendly
 from proctor_service.cli.judging import Attempt, message_of
@@ -31,6 +32,7 @@ from proctor_service.cli.problems import (
 )
 from proctor_service.cli.target import client_errors, connected
 from proctor_service.features.evaluation.judging import attempts, judged
+from proctor_service.features.evaluation.public_reports import PublicReport
 from proctor_service.features.evaluation.scores import Scores, TaskScore
 
 Form = Literal[Format, "harbor"]
@@ -141,7 +143,9 @@ class Evaluation:
                 help="JSON lines or a JSON array, plain or .gz; for harbor a folder of tasks."
             ),
         ] = None,
-        form: Annotated[Form | None, typer.Option("--format", help="What the rows are.")] = None,
+        form: Annotated[
+            Form | None, typer.Option("--format", "--form", help="What the rows are.")
+        ] = None,
         dataset: Dataset = None,
         split: Split = None,
         testlib: Testlib = None,
@@ -150,6 +154,20 @@ class Evaluation:
             Path | None,
             typer.Option(help="Rows of {task_id, completion}; default: the references."),
         ] = None,
+        predictions: Annotated[
+            str | None,
+            typer.Option(
+                help="For repositories: a public file of predictions (JSON lines, a list, or an object by "
+                "id), or `gold`."
+            ),
+        ] = None,
+        report: Annotated[
+            Literal["swebench"] | None,
+            typer.Option(help="Write the public harness's reports, MODEL.JOB.json and logs/."),
+        ] = None,
+        report_folder: Annotated[
+            Path, typer.Option(help="Folder of the reports of --report.")
+        ] = Path(),
         limit: Annotated[int | None, typer.Option(min=1, help="Only the first tasks.")] = None,
         extract: Annotated[
             wire.ExtractName | None,
@@ -180,10 +198,13 @@ class Evaluation:
         with friendly(), client_errors(), ExitStack() as stack:
             console = aside()
             problems: Problems
+            public: PublicReport | None = None
+            if report is not None and predictions is None:
+                raise Trouble("--report is for --predictions")
             if form == "harbor":
-                if dataset or completions is not None or extract is not None:
+                if dataset or completions or predictions or extract is not None:
                     raise Trouble(
-                        "--dataset, --completions and --extract are for files of problems"
+                        "--dataset, --completions, --predictions and --extract are for files of problems"
                     )
                 if file is None:
                     raise Trouble("harbor needs a folder of tasks")
@@ -196,8 +217,13 @@ class Evaluation:
                     file, dataset, form, split, limit, supplies, console
                 )
                 # A reference is code already.
-                mode = extract or ("none" if completions is None and form != "jsonl" else "auto")
-                problems = Completions(_attempts(tasks, completions), mode)
+                is_code = completions is None and form != "jsonl"
+                mode = extract or ("none" if is_code or predictions else "auto")
+                if predictions is None:
+                    problems = Completions(_attempts(tasks, completions), mode)
+                else:
+                    public, predicted = _predicted(tasks, predictions, console)
+                    problems = Completions(predicted, mode)
             ids = problems.ids
             if html_path is not None and self.write_report is None:
                 raise Trouble("this service has no journal, which --html needs")
@@ -207,12 +233,15 @@ class Evaluation:
             sink = stack.enter_context(_open(output)) if output else None
             client = stack.enter_context(connected(console, prepare=problems.prepare))
             started = time.monotonic()
-            summary = _follow(problems.results(client, job), ids, sink, console)
+            results = problems.results(client, job)
+            summary = _follow(_noted(results, public), ids, sink, console)
             seconds = time.monotonic() - started
             summary.show(screen(), seconds, SHOWN)
             body = {"dataset": name, "format": form, "seconds": seconds, **summary.scores.report()}
             if json_path is not None:
                 write_json(json_path, body)
+            if public is not None and report is not None:
+                console.print(str(public.write(report_folder, job)), markup=False)
             if html_path is not None and self.write_report is not None:
                 names = ("task", "verdict", "message")
                 rows = [dict(zip(names, row, strict=True)) for row in _rows(summary.unsound)]
@@ -231,6 +260,42 @@ def _attempts(tasks: list[Task], completions: Path | None) -> list[Attempt]:
         if task.reference is None:
             raise Trouble(f"{task.place}: no reference solution; give --completions")
     return attempts([(task, task.reference) for task in tasks if task.reference is not None])
+
+
+def _predicted(
+    tasks: list[Task], name: str, console: Console
+) -> tuple[PublicReport, Sequence[Attempt]]:
+    """Return the predictions of a file, or the tasks' own solutions. Raises DatasetError and Trouble."""
+    repositories = [task for task in tasks if (task.grader or {}).get("kind") == "repository"]
+    if not repositories:
+        raise Trouble("--predictions is for tasks about repositories")
+    found = gold_predictions(tasks) if name == GOLD else read_predictions(Path(name))
+    by_id = {task.id: task for task in tasks}
+    unknown = [each.id for each in found.predictions if each.id not in by_id]
+    empty = [each.id for each in found.predictions if each.is_empty]
+    for title, entries in (
+        ("entries are no predictions", found.left_out),
+        ("predictions are of no task in the data", unknown),
+        ("predictions have no diff and are not judged", empty),
+    ):
+        if entries:
+            console.print(f"{len(entries)} {title}, the first: {plain(entries[0])}", markup=False)
+    pairs: list[tuple[Task, Completion]] = [
+        (by_id[each.id], each.patch or "")
+        for each in found.predictions
+        if each.id in by_id and not each.is_empty
+    ]
+    return PublicReport(tasks, found), attempts(pairs)
+
+
+def _noted(
+    results: Iterable[tuple[Attempt, wire.Result]], public: PublicReport | None
+) -> Iterator[tuple[Attempt, wire.Result]]:
+    """Yield the results, and add each to the public report."""
+    for attempt, result in results:
+        if public is not None:
+            public.add(attempt.task, result)
+        yield attempt, result
 
 
 def _open(path: Path) -> IO[str]:

@@ -28,6 +28,12 @@ class EvaluationFeature(Feature):
                 takes_parts=True,
             ),
             "audit graders": Command("composition", "all_graders", "Rules of all graders."),
+            "tasks": Command(
+                "features.evaluation.conversion",
+                "tasks",
+                "Make tasks of the rows of public data sets.",
+                is_group=True,
+            ),
             "bench hacks": Command(
                 "features.evaluation.hacks",
                 "hacks",

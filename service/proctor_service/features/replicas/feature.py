@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from proctor_service.feature import Core, Sources
     from proctor_service.features.replicas.fingerprints import PeerFingerprints
+    from proctor_service.features.replicas.fleet import PeerFleet
     from proctor_service.features.replicas.forwarding import Replicas
     from proctor_service.features.replicas.judge_processes.pool import JudgePool
     from proctor_service.features.replicas.redis_store import RedisStore
@@ -30,7 +31,9 @@ class ReplicasFeature(Feature):
         self.spreader: Spreader | None = None
         self.fingerprints: PeerFingerprints | None = None
         self._store: RedisStore | None = None
+        self._task_store: RedisStore | None = None
         self._pool: JudgePool | None = None
+        self._fleet: PeerFleet | None = None
 
     def backend(self, sources: Sources) -> Sources:
         """Return the sources with judge processes and peers, as the settings say. Raises StartError."""
@@ -39,6 +42,7 @@ class ReplicasFeature(Feature):
         from proctor_service.features.replicas.identity import Identity
         from proctor_service.features.replicas.peers import Peers, base_url
         from proctor_service.features.replicas.shared_answers import AnswerStore
+        from proctor_service.features.replicas.shared_tasks import TASK_SECONDS, TasksOfReplicas
 
         settings, metrics = sources.settings, sources.metrics
         if sources.backend is None and sources.judge is None and settings.worker_count():
@@ -46,9 +50,11 @@ class ReplicasFeature(Feature):
         own = settings.advertise_url
         own = own and base_url(own, "PROCTOR_ADVERTISE_URL")
         self._store = _store(sources)
+        self._task_store = _store(sources, TASK_SECONDS)
         self.replicas = Replicas(Identity(own), Peers(settings.peers, own), metrics.forwarded)
         answers = None if self._store is None else AnswerStore(self._store)
-        fleet = PeerFleet(self.replicas, answers, self._mismatched)
+        tasks = None if self._task_store is None else TasksOfReplicas(self._task_store)
+        self._fleet = fleet = PeerFleet(self.replicas, answers, self._mismatched, tasks)
         return replace(sources, fleet=fleet)
 
     def _mismatched(self) -> Mapping[str, str]:
@@ -83,8 +89,10 @@ class ReplicasFeature(Feature):
     def routes(self, core: Core) -> Sequence[APIRouter]:
         """Connect the judge processes and the peers with the queue; there is no route."""
         from proctor_service.features.replicas.fingerprints import PeerFingerprints
+        from proctor_service.features.replicas.image_owners import ImageOwners
         from proctor_service.features.replicas.reward_slices import RewardSlices
         from proctor_service.features.replicas.spreading import Spreader
+        from proctor_service.sandbox.environments import ImagesByName
 
         if self._pool is not None:
             self._pool.send_ahead = core.queue.send_ahead
@@ -99,8 +107,12 @@ class ReplicasFeature(Feature):
             peers = PeerFingerprints(self.replicas, lambda: machine.fingerprint, headers)
             self.fingerprints = peers
             core.metrics.watch_fingerprints(peers.by_peer)
+            slices = RewardSlices(tokens, lambda: machine.fingerprint.digest)
+            environments = machine.environments
+            if self._fleet is not None and isinstance(environments, ImagesByName):
+                image_in, spread = environments.image_in, settings.image_spread
+                self._fleet.owners = ImageOwners(self.replicas, slices, spread, image_in)
             if settings.spread:
-                slices = RewardSlices(tokens, lambda: machine.fingerprint.digest)
                 self.spreader = Spreader(
                     self.replicas, core.queue, slices, core.metrics, peers.is_own
                 )
@@ -118,13 +130,17 @@ class ReplicasFeature(Feature):
     async def close(self) -> None:
         """End spreading, and close the connections."""
         async with contextlib.AsyncExitStack() as closing:  # it calls the last one first
-            for part in (self._store, self.replicas, self.fingerprints, self.spreader):
+            stores = (self._store, self._task_store)
+            for part in (*stores, self.replicas, self.fingerprints, self.spreader):
                 if part is not None:
                     closing.push_async_callback(part.close)
 
 
-def _store(sources: Sources) -> RedisStore | None:
-    """Return the replicas' common store, or None without a Redis. Raises StartError."""
+def _store(sources: Sources, keep_seconds: float | None = None) -> RedisStore | None:
+    """Return the replicas' common store, or None without a Redis. Raises StartError.
+
+    `keep_seconds`: of tasks; default: that of results, whose store the metrics show.
+    """
     url = sources.settings.redis_url.get_secret_value()
     if not url:
         return None
@@ -133,8 +149,9 @@ def _store(sources: Sources) -> RedisStore | None:
     from proctor_service.http.task_store import KEEP_SECONDS
 
     metrics = sources.metrics
-    store = RedisStore(url, KEEP_SECONDS, metrics.store_failed)
-    metrics.watch_store(lambda: store.up)
+    store = RedisStore(url, keep_seconds or KEEP_SECONDS, metrics.store_failed)
+    if keep_seconds is None:
+        metrics.watch_store(lambda: store.up)
     return store
 
 

@@ -19,12 +19,15 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from proctor_service.errors import SandboxLost
+from proctor_service.evaluate import Elsewhere
 from proctor_service.features.replicas.forwarding import Question, Replicas
+from proctor_service.features.replicas.image_owners import ImageOwners
 from proctor_service.http.body import FORWARDED, part_of_body
-from proctor_service.http.fleet import Fleet, SharedAnswers
+from proctor_service.http.fleet import Fleet, SharedAnswers, SharedTasks
 from proctor_service.http.json import encode
 from proctor_service.http.problems import within_stream
 from proctor_service.http.responses import NDJSON, json_response, while_connected
+from proctor_service.outcomes import Item, Outcome
 
 PASSED_ON = (
     "accept",
@@ -49,10 +52,20 @@ class PeerFleet(Fleet):
         replicas: Replicas,
         answers: SharedAnswers | None,
         mismatched: Callable[[], Mapping[str, str]],
+        tasks: SharedTasks | None = None,
     ) -> None:
-        super().__init__(replicas.identity.id_prefix, answers)
+        super().__init__(replicas.identity.id_prefix, answers, tasks)
         self._replicas = replicas
         self._mismatched = mismatched
+        self.owners: ImageOwners | None = None
+
+    def image_owners(self) -> Elsewhere:
+        """Return the function that has a submission judged by an owner of its image."""
+
+        async def judged(item: Item) -> Outcome | None:
+            return None if self.owners is None else await self.owners.judged(item)
+
+        return judged
 
     def mismatched(self) -> Mapping[str, str]:
         """Return the peers with another fingerprint: by URL, in what they differ."""

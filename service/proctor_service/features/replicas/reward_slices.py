@@ -24,7 +24,7 @@ from proctor_service.http.responses import NDJSON
 from proctor_service.judge.submission import Submission
 from proctor_service.outcomes import Item, NoCode, Outcome
 from proctor_service.rewards.results import judgement_of
-from proctor_service.sandbox.interface import Limits
+from proctor_service.sandbox.interface import DEFAULT, Limits
 from proctor_service.scheduling.pacer import Pacer
 
 LARGEST_ITEM_BYTES = 1 << 20
@@ -101,6 +101,8 @@ class RewardSlices:
             ),
             "cache": False,
         }
+        if shared.environment != DEFAULT:  # alone in its request
+            head["environment"] = {"image": shared.environment}
         body = b'%s,"submissions":[%s]}' % (_dump(head)[:-1], b",".join(pieces))
         headers = {
             **self.headers(first),

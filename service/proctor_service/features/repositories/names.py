@@ -18,6 +18,10 @@ _TIMING = re.compile(
 )
 """` [1.2 ms]`, ` (0.1s)`, ` in 3 msec`; not ` [2]`."""
 
+_PATH = re.compile(r"(.*?)\[(/(?!/)[^*]*)\](.*)", re.DOTALL)
+"""`t.py::test_get[/a/b/c]`, whose parameter is a path; not `[//host]` and `[/a/*]`."""
+_BUTTONS: Mapping[str, str] = {"MouseButton.LEFT": "1", "MouseButton.RIGHT": "3"}
+
 
 def folded(name: str, forms: Iterable[NameForm]) -> str:
     """Return a name in the forms of a data set; both sides are folded, so that they meet."""
@@ -33,6 +37,12 @@ def folded(name: str, forms: Iterable[NameForm]) -> str:
                 name = found[1] if found else name
             case "without_timing":
                 name = _TIMING.sub("", name)
+            case "short_paths":
+                path = _PATH.fullmatch(name)
+                name = f"{path[1]}[/{path[2].rpartition('/')[2]}]{path[3]}" if path else name
+            case "button_numbers":
+                for word, number in _BUTTONS.items():
+                    name = name.replace(word, number)
             case "prefix":
                 pass
     return name

@@ -16,11 +16,19 @@ import itertools
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from functools import partial
 
 from proctor_service.errors import SandboxLost, SandboxUnavailable, StartError
-from proctor_service.sandbox.environments import Starts, WatchedFolders, watched
+from proctor_service.sandbox.environments import (
+    Environments,
+    MakeLayer,
+    Starts,
+    WatchedFolders,
+    derived_from,
+    watched,
+    watched_folders,
+)
 from proctor_service.sandbox.interface import (
     CHARGE,
     HASH_SEEDS,
@@ -34,7 +42,13 @@ from proctor_service.sandbox.linux.channel import SHORT_OF_OBJECTS, Poller
 from proctor_service.sandbox.local.bundle import Launch, with_hash_seed
 from proctor_service.sandbox.local.cgroups import Group, Groups
 from proctor_service.sandbox.local.holdings import Candidate, holders, user_limits, watches_exceed
-from proctor_service.sandbox.local.image import COMPILING, with_python
+from proctor_service.sandbox.local.image import (
+    COMPILING,
+    Compiled,
+    compiled_part,
+    with_compiled_part,
+    with_python,
+)
 from proctor_service.sandbox.local.launch import LocalPlan
 from proctor_service.sandbox.local.monitor import Monitor, Pace
 from proctor_service.sandbox.local.pool import Place, Slot, SlotPool
@@ -48,6 +62,8 @@ from proctor_service.settings.environments import DEFAULT
 _log = logging.getLogger(__name__)
 _SWEEP_SECONDS = 0.05
 _SWEEPS_PER_SECOND = 20
+_MOST_POOLS = 24  # beside the default one, while none of them is in use
+_MOST_COMPILED = 32
 _WARM_SLOTS = 2  # of an environment: one is forked again while the other serves
 
 PoolName = tuple[str, int]
@@ -80,6 +96,8 @@ class LocalBackend:
         self._stateful_sandboxes: dict[Slot, LocalStatefulSandbox] = {}
         self._sweeper: asyncio.Task[None] | None = None
         self._watched: dict[str, WatchedFolders] = {}
+        self._former = 0
+        self._compiled: dict[str, Compiled] = {}
         self._closing = False
         self._made = 0
         self._numbers: set[int] = set()
@@ -138,6 +156,10 @@ class LocalBackend:
                 pool.release(slot)
                 del self._stateful_sandboxes[slot]
                 await stateful.close()
+
+    async def derive(self, environment: str, key: str, make: MakeLayer) -> str:
+        """Add a layer to an image; see `LayeredEnvironments.derived`."""
+        return await derived_from(self._plan.environments, environment, key, make)
 
     @contextlib.asynccontextmanager
     async def _borrow(
@@ -247,11 +269,12 @@ class LocalBackend:
         launch = await asyncio.to_thread(self._launch_in, environment)
         launch = with_hash_seed(launch, hash_seed)
         if launch.image_python:
-            launch = await self._with_python(self._pool_of(launch, 1), launch)
+            launch = await self._with_python_of(environment, launch)
         pool = self._pool_of(launch, min(warm_slots, self._plan.warm_slots))
         pool.watched = self._watched.get(environment)
         await pool.open(1)
         self._pools[name] = pool
+        self._drop_surplus()
         return pool
 
     def _warm_slots(self) -> int:
@@ -268,7 +291,28 @@ class LocalBackend:
             return self._plan.launch
         if environment in self._watched:
             self._watched[environment] = self._watched[environment].renewed()
+        else:
+            built = self._plan.environments.get(environment)
+            folders = None if built is None else watched_folders(environment, built)
+            if folders is not None:
+                self._watched[environment] = folders
         return self._plan.launch_in(environment)
+
+    async def _with_python_of(self, environment: str, launch: Launch) -> Launch:
+        """Return the launch with code compiled by the image's interpreter, once for an image.
+
+        Raises StartError.
+        """
+        built = self._plan.environments[environment]
+        image = "" if built.image is None else built.image.digest
+        found = self._compiled.pop(image, None)
+        if found is None:
+            made = await self._with_python(self._pool_of(launch, 1), launch)
+            found = compiled_part(made)
+        self._compiled[image] = found  # the last used is the last
+        while len(self._compiled) > _MOST_COMPILED:
+            del self._compiled[next(iter(self._compiled))]
+        return with_compiled_part(launch, found)
 
     async def _with_python(self, pool: SlotPool, launch: Launch) -> Launch:
         """Have the image's interpreter compile the code, in a sandbox of a pool that then ends.
@@ -329,16 +373,44 @@ class LocalBackend:
                     holder.sandbox.on_lost(SHORT_OF_OBJECTS)
             await asyncio.sleep(time.monotonic() - begun)
 
+    def environments_changed(self, names: Collection[str], environments: Environments) -> None:
+        """End the pools of these environments as soon as nobody uses them; see `TakesEnvironments`."""
+        for name, pool in list(self._pools.items()):
+            if name[0] in names:
+                self._watched.pop(name[0], None)
+                if pool.is_idle(0):
+                    self._drop(name, pool)
+                    continue
+                del self._pools[name]
+                self._former += 1
+                self._pools[f"{name[0]} {self._former}", name[1]] = pool  # no environment's name
+
+    def end_idle(self) -> None:
+        """End the pools, beside the default one, that nobody uses; see `EndsIdle`."""
+        for name, pool in list(self._pools.items()):
+            if pool is not self._default and pool.is_idle(0):
+                self._drop(name, pool)
+
     def _drop_idle(self) -> None:
         """End the pools, beside the default one, that nobody has used for long."""
         for name, pool in list(self._pools.items()):
             if pool is not self._default and pool.is_idle(self._plan.idle_seconds):
                 self._drop(name, pool)
 
+    def _drop_surplus(self) -> None:
+        """End the pools that were idle for longest where there are many: of images, there may be."""
+        own = [pool for pool in self._idlest() if pool is not self._default]
+        names = {id(pool): name for name, pool in self._pools.items()}
+        for pool in own[: max(0, len(own) - _MOST_POOLS)]:
+            if pool.is_idle(0):
+                self._drop(names[id(pool)], pool)
+
     def _drop(self, name: PoolName, pool: SlotPool) -> None:
         """End a pool, unless somebody else has done so."""
         if self._pools.get(name) is pool:
             del self._pools[name]
+            if name[0] not in self.environments() and name[0] not in set(self._plan.environments):
+                self._watched.pop(name[0], None)
             task = asyncio.get_running_loop().create_task(pool.close())
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)

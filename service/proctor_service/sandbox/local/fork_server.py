@@ -105,6 +105,7 @@ def main(
         if image:
             image_root.build_root(image)
             image_root.own_ids(image, uid)
+            image_root.show_image(image)
             image["namespace"] = image_root.open_user_namespace(image["ids"])  # before the limits
         else:
             isolation.build_root(config)

@@ -46,6 +46,8 @@ TOOLS = "/opt/proctor"
 """Path in a sandbox of packages for pytest; appended to `sys.path` by jobs with this need."""
 COMPILING = Limits(60.0, 60.0, 1024, 16_384, 16, 64)
 """Limits of the sandbox for `with_python`."""
+Compiled = Mapping[str, object]
+"""Words of the image's interpreter, and its code."""
 _COMPILE_SECONDS = 60.0
 _BOOT = Path(__file__).with_name("image_boot.py").read_text()
 _PROBE = (Path(__file__).parents[1] / "probe.py").read_text()
@@ -72,7 +74,8 @@ def in_image(launch: Launch, image: Image, variables: Mapping[str, str]) -> Laun
             "subordinate": None,
             "drops_user": launch.config["drops_user"] and launch.ids is None,
             "image": {
-                "rootfs": str(image.rootfs),
+                "layers": list(map(str, image.layers)),
+                "holds": list(map(str, image.holds)),
                 "variables": {"TZ": "UTC", **code_bundle.THREADS, **image.variables, **variables},
                 "user": image.user,
                 "group": image.group,
@@ -138,12 +141,26 @@ async def with_python(launch: Launch, sandbox: StatefulSandbox) -> Launch:
         raise StartError("python3 of the image does not compile the code for its sandboxes")
     packages = sorted({name.rpartition(".")[0] for name in sources} - {""})
     own = json.dumps({"path": report["path"], "prefix": report["prefix"], "packages": packages})
+    return with_compiled_part(
+        launch,
+        {
+            "python": [report["executable"], *flags],
+            "code": base64.b64encode(own.encode() + b"\n" + code).decode(),
+        },
+    )
+
+
+def compiled_part(launch: Launch) -> Compiled:
+    """Return the part of a launch that `with_python` makes: the same for all layers over an image."""
     image = launch.config["image"]
     assert isinstance(image, dict)
-    changed = {
-        "python": [report["executable"], *flags],
-        "code": base64.b64encode(own.encode() + b"\n" + code).decode(),
-    }
+    return {name: image[name] for name in ("python", "code")}
+
+
+def with_compiled_part(launch: Launch, compiled: Compiled) -> Launch:
+    """Return the launch with the part that `compiled_part` returned for the same image."""
+    image = launch.config["image"]
+    assert isinstance(image, dict)
     return replace(
-        launch, config={**launch.config, "image": {**image, **changed}}, image_python=None
+        launch, config={**launch.config, "image": {**image, **compiled}}, image_python=None
     )

@@ -1,9 +1,9 @@
-"""Root file system of a sandbox of a container image: an overlay of the image and a tmpfs.
+"""Root file system of a sandbox of a container image: an overlay of the image's layers and a tmpfs.
 
-Runs in the fork server: standard library only. The fork server's own root has only the image,
-read-only, and devices. Each sandbox mounts a tmpfs and an overlay, and pivots into the overlay. Its
-processes are in a user namespace of the image's own users: there root has the few capabilities of
-an image's programs, without power over anything outside (see user_namespaces(7)).
+Runs in the fork server: standard library only. The fork server's own root has only the folders of
+layers, read-only, an overlay of the image's, and devices. Each sandbox mounts a tmpfs and an overlay, and
+pivots into the overlay. Its processes are in a user namespace of the image's own users: there root has the
+few capabilities of an image's programs, without power over anything outside (see user_namespaces(7)).
 """
 
 from __future__ import annotations
@@ -62,9 +62,13 @@ def build_root(image: dict[str, Any]) -> None:
     """Build the fork server's root and pivot there."""
     new = "/sys"  # hidden below the new root
     kernel.mount("tmpfs", new, "tmpfs", kernel.MS_NOSUID, "size=1m,mode=755")
-    for name in ("image", "root", "box", "dev", "dev/pts", "dev/shm", "proc", "tools"):
+    for name in ("image", "none", "root", "box", "dev", "dev/pts", "dev/shm", "proc", "tools"):
         os.mkdir(f"{new}/{name}")
-    kernel.bind_read_only(image["rootfs"], f"{new}{_IMAGE}")
+    for path in image["holds"]:
+        _hold(path)
+    image["stores"], image["lower"] = [], []
+    for layer in image["layers"]:
+        _show_layer(image, layer, new)
     for target, source in image["tools"].items():
         if os.path.isdir(source):
             os.mkdir(new + target)
@@ -83,6 +87,39 @@ def build_root(image: dict[str, Any]) -> None:
     kernel.mount(
         None, "/", None, kernel.MS_REMOUNT | kernel.MS_BIND | kernel.MS_RDONLY | kernel.MS_NOSUID
     )
+
+
+def _hold(path: str) -> None:
+    """Hold a part of the image against its removal, as long as this fork server lives."""
+    held = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)  # a removal holds it exclusively
+    if not os.path.samestat(os.stat(path), os.fstat(held)):
+        raise FileNotFoundError(path)
+
+
+def _show_layer(image: dict[str, Any], layer: str, root: str) -> None:
+    """Show the folder in which a layer lies, once for all its layers: one mount, and short names."""
+    store, _, name = layer.rpartition("/")
+    if store not in image["stores"]:
+        place = f"{root}/l{len(image['stores'])}"
+        os.mkdir(place)
+        kernel.bind_read_only(store, place)
+        image["stores"].append(store)
+    os.stat(layer)
+    image["lower"].append(f"/l{image['stores'].index(store)}/{name}")
+
+
+def _lower(image: dict[str, Any]) -> str:
+    """Return the image's layers as overlayfs takes them."""
+    return ":".join(image["lower"])
+
+
+def show_image(image: dict[str, Any]) -> None:
+    """Mount the image without changes, for snapshots, after `own_ids`."""
+    layers = image["lower"] if len(image["lower"]) > 1 else [*image["lower"], "/none"]
+    options = "index=off,redirect_dir=nofollow" if image["ids"] else "userxattr"
+    flags = kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NODEV
+    kernel.mount("overlay", _IMAGE, "overlay", flags, f"lowerdir={':'.join(layers)},{options}")
 
 
 def open_user_namespace(ids: list[int] | None) -> int:
@@ -113,24 +150,29 @@ def own_ids(image: dict[str, Any], number: int) -> None:
     if ids is None or ids[1] != _IDS_OF_EACH:
         return
     first = ids[0] + _IDS_OF_EACH * (1 + number % _MOST_RANGES)
+    mapping = f"{ids[0]} {first} {_IDS_OF_EACH}"
+    mapped = []
     try:
-        mapping = f"{ids[0]} {first} {_IDS_OF_EACH}"
-        kernel.mount_with_ids(_IMAGE, _namespace(mapping, _this_namespace))
+        for index in range(len(image["stores"])):
+            kernel.mount_with_ids(f"/l{index}", _namespace(mapping, _this_namespace))
+            mapped.append(index)
+        works = _overlay_works(image)
     except OSError:
-        return
-    if _overlay_works():
+        works = False
+    if works:
         image["ids"] = [first, _IDS_OF_EACH]
     else:  # from Linux 5.12 to 5.18, an overlay refuses such a mount
-        kernel.umount(_IMAGE)
+        for index in mapped:
+            kernel.umount(f"/l{index}")
 
 
-def _overlay_works() -> bool:
+def _overlay_works(image: dict[str, Any]) -> bool:
     """Mount an overlay of the image once; return False if the kernel refuses."""
     kernel.mount("tmpfs", BOX, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "size=64k")
     os.mkdir(_UPPER)
     os.mkdir(_WORK)
     try:
-        layers = _LAYERS.format(_IMAGE, _UPPER, _WORK)
+        layers = _LAYERS.format(_lower(image), _UPPER, _WORK)
         kernel.mount("overlay", _ROOT, "overlay", kernel.MS_NOSUID | kernel.MS_NODEV, layers)
     except OSError:
         return False
@@ -201,7 +243,7 @@ def entering_image(image: dict[str, Any], disk_mb: int, proc: bytes | None) -> l
     owner = image["ids"][0] if image["ids"] else image["user"]
     flags = kernel.MS_NOSUID | kernel.MS_NODEV
     box = f"size={disk_mb}m,nr_inodes={_INODES},mode=755"
-    layers = _LAYERS.format(_IMAGE, _UPPER, _WORK)
+    layers = _LAYERS.format(_lower(image), _UPPER, _WORK)
     # Renamed folders and changed modes as copies: a snapshot then sees them without attributes of
     # the overlay, which only root of the machine may read.
     options = "index=off,metacopy=off,redirect_dir=nofollow" if image["ids"] else "userxattr"

@@ -239,7 +239,8 @@ def in_environment(launch: Launch, built: BuiltEnvironment, settings: Settings) 
     """Return the launch of fork servers of an environment; blocks. Raises StartError."""
     if built.image is not None:
         return in_image(launch, built.image, built.definition.env)
-    assert built.python is not None
+    if built.python is None:
+        raise StartError("its image is not fetched")
     definition = built.definition
     interpreter = ask_interpreter(built.python, definition.env)
     preload = (*PRELOAD, *(definition.preload or ()))

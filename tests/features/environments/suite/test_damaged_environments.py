@@ -144,7 +144,7 @@ def test_packages_that_went_away_before_their_first_use(packages: Kept) -> None:
 @pytest.mark.parametrize("damage", ["all", "emptied", "programs"])
 def test_an_image_that_goes_away(image: Kept, damage: str) -> None:
     assert image.built.image is not None
-    rootfs = image.built.image.rootfs
+    rootfs = image.built.image.layers[-1]
     with serving(image) as client:
         assert [each.reward for each in judged(client, IN_IMAGE)] == [1.0] * len(IN_IMAGE)
         if damage == "all":
@@ -161,7 +161,7 @@ def test_an_image_that_goes_away(image: Kept, damage: str) -> None:
 def test_an_image_that_went_away_before_its_first_use(image: Kept) -> None:
     assert image.built.image is not None
     with serving(image) as client:
-        shutil.rmtree(image.built.image.rootfs)
+        shutil.rmtree(image.built.image.layers[-1])
         assert_no_verdicts(judged(client, IN_IMAGE))
 
 

@@ -19,6 +19,7 @@ from rich.text import Text
 from proctor_service.cli.console import aside, plain, screen
 from proctor_service.cli.failures import TROUBLE, UNSOUND, Trouble, friendly, settings_from
 from proctor_service.errors import StartError
+from proctor_service.features.environments.cli.pull import pull
 
 if TYPE_CHECKING:
     from proctor_service.features.environments.store import EnvironmentStore
@@ -49,7 +50,7 @@ class _Configured:
 
 
 def environments() -> typer.Typer:
-    """Return the commands `build`, `list`, `check`, `prune` and `harbor`."""
+    """Return the commands `build`, `list`, `check`, `prune`, `pull` and `harbor`."""
     app = typer.Typer(
         help="Build and check environments: an interpreter with packages, by name.",
         no_args_is_help=True,
@@ -58,6 +59,7 @@ def environments() -> typer.Typer:
     app.command("list")(list_environments)
     app.command("check")(check)
     app.command("prune")(prune)
+    app.command("pull")(pull)
     app.command("harbor")(harbor_environments)
     return app
 
@@ -194,14 +196,12 @@ def _row(name: str, configured: _Configured) -> dict[str, Any]:
         built = configured.store.built(name, definition, configured.default)
     except StartError as error:
         return {**row, "problem": str(error)}
-    from proctor_service.features.environments.manifest import size_bytes
-
     return {
         **row,
         "built": True,
         "version": built.version,
         "interpreter": built.python and str(built.python),
-        "size_bytes": None if built.folder is None else size_bytes(built.folder),
+        "size_bytes": None if built.folder is None else configured.store.size_bytes(built.folder),
         "packages": dict(built.packages),
         "digest": built.digest,
     }

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import pickle
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
@@ -16,6 +17,12 @@ from proctor_service.processes.values import (
     limits_values,
     lost_with_worker,
     operation_values,
+)
+from proctor_service.sandbox.environments import (
+    NO_ENVIRONMENTS,
+    Environments,
+    MakeLayer,
+    derived_from,
 )
 from proctor_service.sandbox.interface import (
     CHARGE,
@@ -58,8 +65,9 @@ class Holders(Protocol):
 class WorkersBackend:
     """Implements `sandbox.interface.Backend`; evaluations lease sandboxes in the judge processes."""
 
-    def __init__(self, holders: Holders) -> None:
+    def __init__(self, holders: Holders, environments: Environments = NO_ENVIRONMENTS) -> None:
         self._holders = holders
+        self._environments = environments
         self._tell_asleep: Asleep | None = None
         self._tell_created: Callable[[float], None] | None = None
         self._tell_failed: Callable[[str], None] | None = None
@@ -106,6 +114,21 @@ class WorkersBackend:
                     await worker.call("close", number)
         finally:
             worker.sandboxes -= 1
+
+    def environments_changed(self, names: Collection[str], environments: Environments) -> None:
+        """Tell all judge processes; see `TakesEnvironments`."""
+        message = pickle.dumps((list(names), environments))  # for our own processes
+        for worker in self._holders.working():
+            worker.notify("environments", message)
+
+    def end_idle(self) -> None:
+        """End idle environments in all judge processes; see `EndsIdle`."""
+        for worker in self._holders.working():
+            worker.notify("end_idle")
+
+    async def derive(self, environment: str, key: str, make: MakeLayer) -> str:
+        """Add a layer to an image; see `LayeredEnvironments.derived`."""
+        return await derived_from(self._environments, environment, key, make)
 
     def when_asleep(self, callback: Asleep) -> None:
         """Register a callback; see `Backend.when_asleep`."""

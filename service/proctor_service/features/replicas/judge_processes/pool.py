@@ -91,7 +91,7 @@ class JudgePool:
         stalled_cpu_seconds: float = STALLED_CPU_SECONDS,
         environments: Environments = NO_ENVIRONMENTS,
     ) -> None:
-        self.backend = WorkersBackend(self)
+        self.backend = WorkersBackend(self, environments)
         self.when_leased: Leased | None = None
         self.send_ahead: Callable[[int], None] = lambda submissions: None
         self._parts = parts

@@ -45,12 +45,18 @@ from proctor_service.processes.values import (
     submission_of,
     traits_values,
 )
-from proctor_service.sandbox.environments import Environments
+from proctor_service.sandbox.environments import (
+    NO_ENVIRONMENTS,
+    Environments,
+    ReplacedEnvironments,
+    TakesEnvironments,
+)
 from proctor_service.sandbox.interface import (
     CHARGE,
     PAYER,
     Backend,
     Command,
+    EndsIdle,
     Limits,
     Operation,
     Sandboxes,
@@ -149,6 +155,7 @@ class Process:
         self._connection: Connection | None = None
         self._judge: Judge | None = None
         self._backend: Backend | None = None
+        self._environments: Environments = NO_ENVIRONMENTS
         self._starting: asyncio.Task[None] | None = None
         self._traced = False
         self._lendable = 0
@@ -203,13 +210,27 @@ class Process:
                 census = {} if self._backend is None else self._backend.census()
                 self._send(NOTE, "pong", (self._lendable, census, dict(self._used)))
                 self._turns.hand_back()
+            case "environments":
+                self._take_environments(*pickle.loads(values[0]))
+            case "end_idle":
+                if isinstance(self._backend, EndsIdle):
+                    self._backend.end_idle()
             case "kill":
                 if values[0] in self._held:
                     self._held[values[0]].sandbox.kill()
             case "start":
                 self._starting = asyncio.ensure_future(self._start(*pickle.loads(values[0])))
 
+    def _take_environments(self, names: list[str], environments: Environments) -> None:
+        present = self._environments
+        both = (present, environments)
+        if isinstance(both[0], ReplacedEnvironments) and isinstance(both[1], ReplacedEnvironments):
+            both[0].replace_listed(both[1].listed)
+            if isinstance(self._backend, TakesEnvironments):
+                self._backend.environments_changed(names, present)
+
     async def _start(self, settings: Settings, share: Share, environments: Environments) -> None:
+        self._environments = environments
         try:
             self._judge, backend = self._build(settings, share, environments)
             try:

@@ -36,7 +36,7 @@ from proctor_service.processes.connection import (
     Message,
 )
 from proctor_service.processes.values import Values, error_of
-from proctor_service.sandbox.environments import Environments
+from proctor_service.sandbox.environments import Environments, LayeredEnvironments
 from proctor_service.sandbox.interface import Hear, charge_nobody
 from proctor_service.settings import Settings, Share
 
@@ -160,9 +160,10 @@ class Worker:
             self._connection.close()
             raise StartError("a judge process was closed before it was ready")
         # The bytes go to our own process, which trusts this one.
-        started_with = pickle.dumps(
-            (self._start.settings, self._start.share, dict(self._start.environments))
-        )
+        environments = self._start.environments
+        if not isinstance(environments, LayeredEnvironments):
+            environments = dict(environments)
+        started_with = pickle.dumps((self._start.settings, self._start.share, environments))
         self._connection.send(NOTE, "start", (started_with,))
         seconds = self._start_seconds()
         lost = asyncio.ensure_future(self._lost.wait())

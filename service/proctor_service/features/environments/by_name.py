@@ -1,0 +1,235 @@
+"""The environments of a service: those of its file, and images by name.
+
+Every process of a service on this machine finds an image by name, and a layer that was derived from an
+image, in the store. So a judge process knows them without being told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from weakref import WeakValueDictionary
+
+from proctor_service.errors import SandboxUnavailable, StartError
+from proctor_service.features.environments.built import from_image
+from proctor_service.features.environments.folders import reason
+from proctor_service.features.environments.images import DERIVED, key_of_image, read_image
+from proctor_service.features.environments.layers import Layer, Layers
+from proctor_service.features.environments.manifest import digest_of
+from proctor_service.sandbox.environments import BuiltEnvironment, MakeLayer
+from proctor_service.settings.environments import DEFAULT, IMAGE, Environment
+
+_DERIVED = re.compile(r"(.+)\+([0-9a-f]{16})")  # "debian+" and "0f" eight times
+_LONGEST_NAME = 1000
+_MOST_REMEMBERED = 10_000
+_File = tuple[int, int]
+"""Inode of a file, and the time of its last change in ns."""
+
+
+def full_name(reference: str) -> str:
+    """Return the name of an image with registry and tag, as `docker.io/library/debian:12`.
+
+    Raises ValueError for what is no name of an image.
+    """
+    name = reference.removeprefix("docker://")
+    wrong = not IMAGE.fullmatch(name) or ".." in name.split("/") or "+" in name
+    if wrong or len(name) > _LONGEST_NAME:
+        raise ValueError(
+            f"{reference[:200]!r} is no image: a reference such as registry/name:tag, oci:/path[:tag] or "
+            "docker-archive:/path"
+        )
+    if name.startswith(("oci:", "docker-archive:")):
+        return name
+    first, _, rest = name.partition("/")
+    if not rest:
+        name = f"docker.io/library/{name}"
+    elif not {".", ":"}.intersection(first) and first != "localhost":
+        name = f"docker.io/{name}"
+    last = name.rpartition("/")[2]
+    return name if {":", "@"}.intersection(last) else f"{name}:latest"
+
+
+@dataclass(frozen=True, slots=True)
+class _Remembered:
+    image: _File
+    built: BuiltEnvironment
+
+
+@dataclass(frozen=True)
+class KnownEnvironments(Mapping[str, BuiltEnvironment]):
+    """Environments of the file, images by name, and what is derived from either.
+
+    `listed`: those of the file, the only ones in an iteration. `patterns`: names of images that are
+    allowed, as fnmatch has them; a name in `__getitem__` is a full one. An image that is not fetched has
+    neither an `image` nor a `python`.
+    """
+
+    listed: dict[str, BuiltEnvironment]
+    folder: Path
+    patterns: tuple[str, ...] = ()
+    _remembered: dict[str, _Remembered] = field(default_factory=dict, repr=False, compare=False)
+    _making: WeakValueDictionary[str, asyncio.Lock] = field(
+        default_factory=WeakValueDictionary, repr=False, compare=False
+    )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return KnownEnvironments, (self.listed, self.folder, self.patterns)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.listed)
+
+    def __len__(self) -> int:
+        return len(self.listed)
+
+    def __contains__(self, name: object) -> bool:
+        """Return True for what requests may name; a derived layer is no such name."""
+        return name in self.listed or (isinstance(name, str) and self.allows(name))
+
+    def __getitem__(self, name: str) -> BuiltEnvironment:
+        if len(name) > _LONGEST_NAME:
+            raise KeyError(name[:100])
+        found = self.listed.get(name)
+        if found is not None:
+            return found
+        if (match := _DERIVED.fullmatch(name)) is not None:
+            return self._with_layer(self[match[1]], name, match[2])
+        if not self.allows(name):
+            raise KeyError(name)
+        return self._image(name)
+
+    def allows(self, name: str) -> bool:
+        """Return True for the full name of an image that the operator allows."""
+        if not any(fnmatchcase(name, pattern) for pattern in self.patterns):
+            return False
+        try:
+            return full_name(name) == name
+        except ValueError:
+            return False
+
+    def replace_listed(self, listed: Mapping[str, BuiltEnvironment]) -> set[str]:
+        """Take other environments of the file; return the names that are new, gone or other than before."""
+        names = {
+            name for name in {*self.listed, *listed} if self.listed.get(name) != listed.get(name)
+        }
+        self.listed.clear()
+        self.listed.update(listed)
+        return names
+
+    def image_name(self, reference: str) -> str:
+        """Return the name of an image's environment. Raises ValueError for one that is not allowed."""
+        name = full_name(reference)
+        if not self.allows(name):
+            patterns = ", ".join(self.patterns) or "none"
+            raise ValueError(f"{name} is not allowed here, only: {patterns}")
+        return name
+
+    def image_in(self, environment: str) -> str | None:
+        """Return the name of the image by name in an environment, if it has one."""
+        while (match := _DERIVED.fullmatch(environment)) is not None:
+            environment = match[1]
+        return None if environment in self.listed or environment == DEFAULT else environment
+
+    async def derived(self, environment: str, key: str, make: MakeLayer) -> str:
+        """Return the name of an environment with one more layer; see `LayeredEnvironments`."""
+        built = self.get(environment)
+        if built is None or built.image is None or built.folder is None:
+            raise SandboxUnavailable(f"environment {environment}: it has no image to build on")
+        image, layers = built.image, Layers(self.folder)
+        source = f"derived {digest_of([[each.name for each in image.layers], key])}"
+        name = layers.name_of(source, image.ids)
+        lock = self._making.setdefault(name, asyncio.Lock())
+        async with lock:
+            if not await asyncio.to_thread(_mark, built.folder, name, layers):
+                try:
+                    with layers.archive() as archive:
+                        await make(archive)
+                        await asyncio.to_thread(_add, layers, source, archive, built)
+                except (OSError, StartError) as error:
+                    why = reason(error) if isinstance(error, OSError) else str(error)
+                    raise SandboxUnavailable(
+                        f"environment {environment}: no layer can be added: {why}"
+                    ) from None
+        return f"{environment}+{name}"
+
+    def _image(self, name: str) -> BuiltEnvironment:
+        definition = Environment(image=name)
+        folder = self.folder / key_of_image(name)
+        try:
+            about = (folder / "image.json").stat()
+        except OSError:
+            self._remembered.pop(name, None)
+            return not_fetched(name, definition)
+        now = (about.st_ino, about.st_mtime_ns)
+        found = self._remembered.get(name)
+        if found is None or found.image != now:
+            image = read_image(folder, Layers(self.folder))
+            if image is None:
+                return not_fetched(name, definition)
+            built = replace(from_image(name, definition, image), digest=_digest(name))
+            found = self._remembered[name] = _Remembered(now, built)
+            if len(self._remembered) > _MOST_REMEMBERED:
+                del self._remembered[next(iter(self._remembered))]
+        return found.built
+
+    def _with_layer(self, built: BuiltEnvironment, name: str, layer: str) -> BuiltEnvironment:
+        image = built.image
+        if image is None or built.folder is None:
+            raise KeyError(name)
+        mark = built.folder / DERIVED / layer
+        if not mark.exists():
+            raise KeyError(name)
+        layers = (image.layers[0].with_name(layer), *image.layers)
+        image = replace(image, layers=layers, holds=(*image.holds, mark))
+        return replace(built, name=name, image=image, digest=digest_of([built.digest, layer]))
+
+
+def not_fetched(name: str, definition: Environment) -> BuiltEnvironment:
+    """Return the environment of an image by name which is not in the store."""
+    return BuiltEnvironment(
+        name, definition, None, None, {}, _digest(name), remote_image=name, is_awaited=True
+    )
+
+
+def _digest(name: str) -> str:
+    """Return the digest of an image by name: the same before and after it is fetched."""
+    return digest_of(["image by name", name])
+
+
+def _mark(folder: Path, name: str, layers: Layers) -> bool:
+    """Note the use of a derived layer; return False without the layer."""
+    if layers.read(name) is None:
+        return False
+    try:
+        os.utime(folder / DERIVED / name)
+    except OSError:
+        return False
+    return True
+
+
+def _add(layers: Layers, source: str, archive: Path, built: BuiltEnvironment) -> None:
+    """Unpack a derived layer over an image, and note that the image has it. Raises StartError, OSError."""
+    assert built.image is not None
+    assert built.folder is not None
+    below: list[Layer] = []
+    for place in built.image.layers:
+        layer = layers.read(place.name)
+        if layer is None:
+            raise StartError("the image is damaged")
+        below.append(layer)
+    mark = built.folder / DERIVED / layers.name_of(source, built.image.ids)
+    with layers.changing():
+        mark.parent.mkdir(exist_ok=True)
+        mark.touch()  # first, since a layer that no image has is removed
+    layers.unpack(source, archive, built.image.ids, below=below)
+
+
+def check_patterns(patterns: Sequence[str]) -> tuple[str, ...]:
+    """Return patterns of names of images. Raises StartError for an empty one."""
+    if any(not each.strip() for each in patterns):
+        raise StartError("PROCTOR_IMAGES: a pattern is empty")
+    return tuple(patterns)
