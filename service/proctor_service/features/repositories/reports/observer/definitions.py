@@ -5,6 +5,8 @@ import os
 from types import CodeType, FunctionType
 from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
+from .records import code_of, plain_function
+
 CHECKED_BUILTINS = frozenset(
     [
         each.__name__
@@ -22,15 +24,10 @@ CO_OPTIMIZED = 1
 Definition = Tuple[Any, Optional[CodeType]]
 
 
-def plain_function(value: Any) -> Any:
-    """The function of a method or static method; other values as they are."""
-    return getattr(value, "__func__", value)
-
-
 def definition_of(value: Any) -> Definition:
     """A callable and its code, by which a later replacement shows."""
     value = plain_function(value)
-    return value, getattr(value, "__code__", None)
+    return value, code_of(value)
 
 
 class Definitions:
@@ -60,15 +57,20 @@ class Definitions:
         """Record what the code of a file defined; `code` is that of the module, where it is known."""
         if path is None or not self.is_below(path):
             return
-        path = os.path.realpath(path)
+        try:
+            self._record(os.path.realpath(path), namespace, code)
+        except Exception:  # of an odd object in the file: its tests run all the same
+            self._by_file.pop(os.path.realpath(path), None)
+
+    def _record(self, path: str, namespace: Dict[str, Any], code: Optional[CodeType]) -> None:
         found: Dict[str, Definition] = {}
         helpers = []
         for name, value in list(namespace.items()):
-            if isinstance(value, type):
+            if issubclass(type(value), type):
                 self._add_class(found, name, value, 3)
             elif callable(value):
                 found[name] = definition_of(value)
-                is_own = isinstance(value, FunctionType) and value.__globals__ is namespace
+                is_own = type(value) is FunctionType and value.__globals__ is namespace
                 if is_own and not name.startswith("test"):  # a test is checked by itself
                     helpers.append((name, value, value.__code__))
         self._by_file[path] = found
@@ -111,10 +113,10 @@ class Definitions:
 
     def _add_class(self, found: Dict[str, Definition], name: str, value: type, depth: int) -> None:
         for base in reversed(value.__mro__[:-1]):
-            if base.__module__.partition(".")[0] == "unittest":
+            if str(base.__module__).partition(".")[0] == "unittest":
                 continue
             for key, member in list(vars(base).items()):
-                if isinstance(member, type):
+                if issubclass(type(member), type):
                     if depth and base is value:
                         self._add_class(found, name + "::" + key, member, depth - 1)
                 elif callable(plain_function(member)):
@@ -161,10 +163,10 @@ def bound_by(code: CodeType) -> Set[str]:
 
 def functions_below(value: Any, depth: int = 4) -> List[FunctionType]:
     """The functions that a callable is made of: what wrappers, closures, partials and objects hold."""
-    value = getattr(value, "__func__", value)
+    value = plain_function(value)
     found: List[FunctionType] = []
     below: List[Any] = []
-    if isinstance(value, FunctionType):
+    if type(value) is FunctionType:
         found.append(value)
         below += [vars(value).get("__wrapped__"), *map(cell_value, value.__closure__ or ())]
     elif not isinstance(value, type):

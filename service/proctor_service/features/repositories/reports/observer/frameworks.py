@@ -8,7 +8,7 @@ from types import CodeType, FrameType
 from typing import Any, Callable, Dict, FrozenSet, List, Optional, Set
 
 from .definitions import CHECKED_BUILTINS, Definitions, functions_below
-from .records import Owner, code_of
+from .records import Owner, code_of, plain_function
 
 FROM_THE_LIBRARY = ("unittest", "doctest")
 FROM_SITE_PACKAGES = ("pytest", "_pytest", "pluggy")
@@ -143,8 +143,7 @@ class Frameworks:
         code = code_of(value)
         if code is None:
             return False
-        function = getattr(value, "fget", getattr(value, "__func__", value))
-        made_in = getattr(function, "__globals__", {}).get("__file__")
+        made_in = plain_function(value).__globals__.get("__file__")
         return self.is_changed(code.co_filename) or self.is_changed(made_in)
 
     def is_foreign(self, value: Any) -> bool:
@@ -152,14 +151,13 @@ class Frameworks:
         code = code_of(value)
         if code is None or self.is_of_submission(value):
             return True
-        function = getattr(value, "fget", getattr(value, "__func__", value))
-        has_file = getattr(function, "__globals__", {}).get("__file__") is not None
+        has_file = plain_function(value).__globals__.get("__file__") is not None
         return not has_file and not code.co_filename.startswith("<frozen")
 
     def is_replaced(self, function: Any, definition: Any) -> bool:
         """Return True if a test is no more the one that its file defined, nor made of it by others."""
         value, code = definition
-        if getattr(function, "__func__", function) is value:
+        if plain_function(function) is value:
             return code is not None and value.__code__ is not code
         below = functions_below(function)
         if not any(each is value and each.__code__ is code for each in below):

@@ -1,18 +1,26 @@
 """Records of functions by their owner, whose replacement shows quickly."""
 
 from operator import attrgetter, itemgetter
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, MethodType
 from typing import Any, Iterator, List, Optional, Tuple
 
 code_of_function = attrgetter("__code__")
 
 
+def plain_function(value: Any) -> Any:
+    """The function of a method or property; other values as they are.
+
+    Types alone are asked: an attribute of an object such as a lazy one may run the repository's code.
+    """
+    if type(value) in (MethodType, staticmethod, classmethod):
+        return value.__func__
+    return value.fget if type(value) is property else value
+
+
 def code_of(value: Any) -> Optional[CodeType]:
     """The code of a function, method or property; None for what is not made of Python code."""
-    value = getattr(value, "__func__", value)
-    value = getattr(value, "fget", value)
-    code = getattr(value, "__code__", None)
-    return code if isinstance(code, CodeType) else None
+    function = plain_function(value)
+    return function.__code__ if type(function) is FunctionType else None
 
 
 class Owner:
@@ -34,9 +42,7 @@ class Owner:
         values: Tuple[Any, ...] = self._get(self._namespace)
         self._values = values
         self._functions = [
-            inner
-            for inner in (getattr(each, "__func__", getattr(each, "fget", each)) for each in values)
-            if isinstance(inner, FunctionType)
+            inner for inner in map(plain_function, values) if type(inner) is FunctionType
         ]
         self._codes = list(map(code_of_function, self._functions))
 
