@@ -23,6 +23,7 @@ from proctor_service.features.environments.store import EnvironmentStore
 from proctor_service.sandbox.environments import MakeLayer
 from proctor_service.sandbox.interface import Command, Limits, StatefulSandbox, derived_environment
 from proctor_service.sandbox.local import LocalBackend
+from proctor_service.sandbox.local.image_store import image_store_checks
 from proctor_service.sandbox.local.launch import make_plan
 from proctor_service.settings import Settings
 
@@ -271,6 +272,14 @@ def test_requests_name_no_derived_layer(tmp_path: Path) -> None:
         ("quay.io/a/b:1", False),
     ):
         assert (name in known) == is_known, name[:100]
+
+
+def test_doctor_names_the_file_system_of_the_store(tmp_path: Path) -> None:
+    assert image_store_checks(Settings(environments=None)) == []
+    for folder in (tmp_path / "not/there", Path("/proc")):
+        [check] = image_store_checks(Settings(images=["*"], environments_folder=folder))
+        assert (check.name, check.ok) == ("image_store", True)
+        assert f"{folder} lies on " in check.detail
 
 
 def test_names_of_images() -> None:

@@ -34,6 +34,7 @@ from proctor_service.sandbox.local.abilities import kernel_checks
 from proctor_service.sandbox.local.bundle import USERS, Launch
 from proctor_service.sandbox.local.fork_server import RLIMITS
 from proctor_service.sandbox.local.image import TOOLS, in_image
+from proctor_service.sandbox.local.image_store import image_store_checks
 from proctor_service.sandbox.local.interpreter import (
     Interpreter,
     ask_interpreter,
@@ -134,6 +135,7 @@ def make_plan(
         _open_files_check(settings),
         memory_check(settings, memory_room()),
         MachineCheck("python", True, f"{interpreter.executable} ({interpreter.version})"),
+        *image_store_checks(settings),
         *_language_checks(settings, languages),
     )
     config: dict[str, object] = {
