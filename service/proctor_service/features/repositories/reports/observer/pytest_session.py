@@ -43,7 +43,7 @@ class PytestSession:
             own._note.__code__: (own.pytest_pyfunc_call, own.pytest_runtest_call),
         }
         channel.senders.update([own._send.__code__, own._claim.__code__, *self._callers])
-        channel.is_right = self._is_right
+        channel.trust(self._is_right)
         frameworks.protect(own, Observation, Channel, Frameworks)
 
     def _is_right(self, frame: Any) -> bool:

@@ -31,7 +31,7 @@ class UnittestRuns:
         self._module = ""
         own = UnittestRuns
         channel.senders.update([own._send.__code__, own.claim.__code__, own._run.__code__])
-        channel.is_right = self._is_right
+        channel.trust(self._is_right)
         frameworks.protect(own, Observation, Channel, Frameworks)
 
     def _is_right(self, frame: Any) -> bool:
