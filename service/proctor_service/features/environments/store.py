@@ -241,12 +241,12 @@ class EnvironmentStore:
         them. Raises StartError.
         """
 
-        def is_kept(name: str) -> bool:
+        def remains(name: str) -> bool:
             return name in keep or (self.folder / name / USED).exists()
 
         pruned: list[Pruned] = []
         try:
-            for key, folders in self._folders.unwanted(is_kept).items():
+            for key, folders in self._folders.unwanted(remains).items():
                 pruned += self._prune(key, folders, dry_run)
             pruned += self._prune_layers(
                 {each.folder for each in pruned if not each.is_busy}, dry_run
