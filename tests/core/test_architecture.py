@@ -155,4 +155,5 @@ def test_only_the_settings_read_the_environment() -> None:
     # The fork server gives a sandbox its own; the command line looks where a client looks.
     given = {"sandbox/local/fork_server.py", "sandbox/local/image_root.py", "sandbox/probe.py"}
     given.add("sandbox/local/image_boot.py")  # as a part of the guest
+    given.add("features/repositories/reports/observer/pytest_session.py")  # in an image's Python
     assert reading <= {*given, "cli/target.py", "cli/temporary.py"}

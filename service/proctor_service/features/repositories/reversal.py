@@ -18,7 +18,11 @@ _SIGNS = {b"+": b"-", b"-": b"+"}
 
 
 def reversed_patch(text: bytes) -> bytes:
-    """Return a diff that undoes this one; its binary patches stay as they are."""
+    """Return a diff that undoes this one; its binary patches stay as they are.
+
+    Its files come in the reverse order: a link that became a file is two diffs of one path.
+    """
+    sections: list[list[bytes]] = []
     found: list[bytes] = []
     waiting: list[bytes] = []
     old = new = 0
@@ -29,6 +33,9 @@ def reversed_patch(text: bytes) -> bytes:
             new -= sign != b"-" and sign != b"\\"
             found.append(_SIGNS.get(sign, sign) + line[1:])
             continue
+        if line.startswith(b"diff --git "):
+            sections.append(found + waiting)
+            found, waiting = [], []
         match = _HUNK.match(line)
         if match:
             found += waiting
@@ -38,7 +45,8 @@ def reversed_patch(text: bytes) -> bytes:
             found.append(b"@@ -%s +%s @@%s" % (after, before, rest))
         else:
             _add_head(line, found, waiting)
-    return b"".join(found + waiting)
+    sections.append(found + waiting)
+    return b"".join(line for section in reversed(sections) for line in section)
 
 
 def _length(range_text: bytes) -> int:
