@@ -29,7 +29,9 @@ def pull(
     ] = None,
     form: Annotated[
         Format | None,
-        typer.Option("--form", help="What the rows are, such as swe_bench, whose image is in no field."),
+        typer.Option(
+            "--form", help="What the rows are, such as swe_bench, whose image is in no field."
+        ),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Fetch nothing; say how much it would be.")
