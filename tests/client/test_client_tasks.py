@@ -162,7 +162,7 @@ def test_a_command_makes_the_task_that_a_reward_function_makes() -> None:
 
 
 def test_a_task_has_the_fields_of_a_submission() -> None:
-    assert {*SUBMISSION_FIELDS, "id", "completion"} == set(wire.Submission.model_fields)
+    assert {*SUBMISSION_FIELDS, "id", "completion", "task"} == set(wire.Submission.model_fields)
     with pytest.raises(BadTask, match="prelud: no field of a submission: did you mean prelude"):
         Task.of({"grader": {"kind": "exec"}, "prelud": "import re"})
 

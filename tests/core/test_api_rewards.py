@@ -113,6 +113,7 @@ def test_a_result_has_every_field_of_the_contract() -> None:
         "sandbox_id": "sb_1",
         "environment": "default",
         "degraded": [],
+        "repository": None,
     }
 
 
