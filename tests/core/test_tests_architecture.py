@@ -10,8 +10,10 @@ TESTS = Path(__file__).resolve().parents[1]
 PREFIX = "proctor_service.features."
 PARTNERS = {
     "aviato": {"environments"},
+    "environments": {"replicas"},
     "evaluation": {"journal"},
     "journal": {"replicas", "rollouts"},
+    "repositories": {"environments"},
 }
 """Features that stand in a feature's tests for what it works with, such as a rollout that a journal keeps."""
 SUPPORT = {path.stem: path for path in (TESTS / "support").glob("*.py")}

@@ -14,7 +14,7 @@ from command_line import proctor
 from harness import Service
 from optional_programs import skip_without
 
-from proctor_client.tasks.forms import MAKERS, Format
+from proctor_client.tasks.forms import MAKERS, REPOSITORY_FORMS, Format
 
 UNIT = """
 import unittest
@@ -366,7 +366,8 @@ ROWS: dict[Format, tuple[dict[str, Any], str, str]] = {
 
 
 def test_each_form_has_a_row_here() -> None:
-    assert set(ROWS) == set(get_args(Format)) - set(OF_VERIFIERS)
+    """Rows about repositories need their images: features/repositories has them."""
+    assert set(ROWS) == set(get_args(Format)) - {*OF_VERIFIERS, *REPOSITORY_FORMS}
 
 
 @pytest.mark.parametrize("form", ROWS)
