@@ -86,6 +86,13 @@ def _real_sandboxes_are_slow(pytestconfig: pytest.Config) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def _sigpipe_stays_ignored() -> Iterator[None]:
+    """Fails the test that leaves the default: a closed connection would end the process of tests later."""
+    yield
+    assert signal.getsignal(signal.SIGPIPE) is signal.SIG_IGN
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _no_journal_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Fails the run if a service of the tests kept its journal where a user has it by default."""

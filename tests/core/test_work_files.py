@@ -45,5 +45,7 @@ def test_a_command_that_the_machine_cannot_start_is_no_verdict(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("proctor_service.guest.command.os.execvp", refuse)
     monkeypatch.setattr("proctor_service.guest.command.os._exit", sys.exit)
+    # It takes over the process, which is the one of the tests here.
+    monkeypatch.setattr("proctor_service.guest.command.signal.signal", lambda *_: None)
     with pytest.raises(raised):
         command.run_command(channel, {"argv": ["./main"]})
