@@ -266,6 +266,8 @@ class EnvironmentStore:
 
     def _prune_layers(self, gone: Collection[Path], dry_run: bool) -> Iterator[Pruned]:
         """Remove the layers which no image has; `gone`: folders that a dry run would remove."""
+        if not self._layers.folder.is_dir():  # without any, the store gets no folder for their lock
+            return
         with self._layers.changing():
             left = [each for each in self._folders.all() if each not in gone]
             used = {name for each in left for name in used_layers(each)}
