@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import re
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, cast
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -16,6 +19,8 @@ from pydantic import (
     model_validator,
 )
 
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""Name of an environment variable: `MODEL_2`; a digit in front, as in `2MODEL`, is refused."""
 Verdict = Literal[
     "passed",
     "failed",
@@ -93,6 +98,22 @@ def few_entries(value: Any) -> Any:
     return value
 
 
+def _named_as_variables(variables: dict[str, str]) -> dict[str, str]:
+    for name, value in variables.items():
+        if not _VARIABLE.fullmatch(name) or "\0" in value:
+            raise ValueError(f"{name[:100]!r} is no name of a variable, or has a zero byte")
+    return variables
+
+
+def _in_base64(files: dict[str, str]) -> dict[str, str]:
+    for path, text in files.items():
+        try:
+            base64.b64decode(text, validate=True)
+        except ValueError:
+            raise ValueError(f"{path[:100]!r} is not base64") from None
+    return files
+
+
 def _if_parsed(kind: type) -> WrapValidator:
     """Take values of this type as they are if the context says `is_json`.
 
@@ -108,6 +129,10 @@ def _if_parsed(kind: type) -> WrapValidator:
 
 Arguments: TypeAlias = Annotated[list[str], Field(max_length=MAX_ARGUMENTS, fail_fast=True)]
 Texts: TypeAlias = Annotated[dict[str, str], BeforeValidator(few_entries)]
+Variables: TypeAlias = Annotated[Texts, AfterValidator(_named_as_variables)]
+"""Values of environment variables by name."""
+Base64Texts: TypeAlias = Annotated[Texts, AfterValidator(_in_base64)]
+"""Bytes in base64 by path."""
 AnyJson: TypeAlias = Annotated[JsonValue, _if_parsed(object)]
 JsonArray: TypeAlias = Annotated[list[JsonValue], _if_parsed(list)]
 JsonObject: TypeAlias = Annotated[dict[str, JsonValue], _if_parsed(dict)]

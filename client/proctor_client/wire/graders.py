@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self, TypeAlias, get_args
@@ -13,12 +11,14 @@ from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 from proctor_client.wire.base import (
     AnyJson,
     Arguments,
+    Base64Texts,
     GraderBase,
     Integrity,
     JsonArray,
     JsonObject,
     Request,
     Texts,
+    Variables,
 )
 from proctor_client.wire.limits import Limits
 from proctor_client.wire.programs import (
@@ -32,8 +32,6 @@ from proctor_client.wire.repositories import RepositoryGrader
 
 Runner = Literal["cargo_test", "go_test", "jest", "junit", "pytest"]
 _TOLERANCE = "For numbers with a fraction. A number `t` allows `t * max(1, |expected|)`."
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-"""Name of an environment variable: `MODEL_2`; a digit in front, as in `2MODEL`, is refused."""
 
 
 class Tolerance(Request):
@@ -301,8 +299,8 @@ class HarborGrader(GraderBase):
 
     kind: Literal["harbor"]
     tests: Texts = Field(min_length=1, description="Path below `/tests` to text; with a `test.sh`.")
-    binary_tests: Texts = Field({}, description="Path below `/tests` to base64.")
-    env: Texts = Field({}, description="Variables of `test.sh`, beside the image's own.")
+    binary_tests: Base64Texts = Field({}, description="Path below `/tests` to base64.")
+    env: Variables = Field({}, description="Variables of `test.sh`, beside the image's own.")
     timeout_seconds: float = Field(600, gt=0, description="Of `test.sh`.")
     separate: bool = Field(
         False, description="Take over only the files in `keep`, and none by default."
@@ -320,14 +318,6 @@ class HarborGrader(GraderBase):
             raise ValueError("there is no test.sh")
         return files
 
-    @field_validator("env")
-    @classmethod
-    def _variables(cls, variables: dict[str, str]) -> dict[str, str]:
-        for name, value in variables.items():
-            if not _VARIABLE.fullmatch(name) or "\0" in value:
-                raise ValueError(f"{name[:100]!r} is no name of a variable, or has a zero byte")
-        return variables
-
     @field_validator("keep")
     @classmethod
     def _absolute(cls, paths: list[str]) -> list[str]:
@@ -335,16 +325,6 @@ class HarborGrader(GraderBase):
             if not path.startswith("/") or ".." in path.split("/") or "\0" in path:
                 raise ValueError(f"{path[:100]!r} is no absolute path")
         return paths
-
-    @field_validator("binary_tests")
-    @classmethod
-    def _base64(cls, files: dict[str, str]) -> dict[str, str]:
-        for path, text in files.items():
-            try:
-                base64.b64decode(text, validate=True)
-            except ValueError:
-                raise ValueError(f"{path[:100]!r} is not base64") from None
-        return files
 
 
 Grader = Annotated[

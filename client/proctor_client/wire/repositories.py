@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, get_args
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from proctor_client.wire.base import Arguments, GraderBase, Request, Response, Texts
+from proctor_client.wire.base import (
+    Arguments,
+    Base64Texts,
+    GraderBase,
+    Request,
+    Response,
+    Texts,
+    Variables,
+)
 
 ReportName = Literal[
     "pytest",
@@ -40,8 +47,6 @@ NameForm = Literal[
 
 MOST_EXPECTED = 65_536
 MOST_PATTERNS = 1024
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-"""Name of an environment variable: `MODEL_2`; a digit in front, as in `2MODEL`, is refused."""
 _ACTIVATION = re.compile(r"conda:[A-Za-z0-9_.-]+|/[^\0]*")
 """`conda:testbed`, or the folder of a virtual environment: `/opt/venv`; not `testbed`."""
 
@@ -140,7 +145,7 @@ class RepositoryGrader(GraderBase):
     )
     test_patch: str = Field("", description="A unified diff with the task's tests.")
     files: Texts = Field({}, description="The task's tests: path below `directory` to text.")
-    binary_files: Texts = Field({}, description="Path below `directory` to base64.")
+    binary_files: Base64Texts = Field({}, description="Path below `directory` to base64.")
     remove: Patterns = Field([], description="Paths below `directory` that grading lacks.")
     files_from: FilesOfCommit | None = Field(
         None, description="Tests from another commit of the image's repository."
@@ -160,7 +165,7 @@ class RepositoryGrader(GraderBase):
         description="`conda:NAME`, or the folder of a virtual environment, for `build` and `test`, and for "
         "the agent's commands.",
     )
-    env: Texts = Field({}, description="Variables of `build` and `test`.")
+    env: Variables = Field({}, description="Variables of `build` and `test`.")
     build: str | Arguments | None = Field(
         None,
         description="Command before the tests: a text for a shell, or the words of one command.",
@@ -217,14 +222,6 @@ class RepositoryGrader(GraderBase):
             raise ValueError(f"{text[:100]!r} is neither conda:NAME nor an absolute path")
         return text
 
-    @field_validator("env")
-    @classmethod
-    def _variables(cls, variables: dict[str, str]) -> dict[str, str]:
-        for name, value in variables.items():
-            if not _VARIABLE.fullmatch(name) or "\0" in value:
-                raise ValueError(f"{name[:100]!r} is no name of a variable, or has a zero byte")
-        return variables
-
     @field_validator("build", "test")
     @classmethod
     def _without_zero(cls, command: str | list[str] | None) -> str | list[str] | None:
@@ -239,16 +236,6 @@ class RepositoryGrader(GraderBase):
             if not pattern or len(pattern) > 1024 or "\0" in pattern or ".." in pattern.split("/"):
                 raise ValueError(f"{pattern[:100]!r} is no pattern of paths")
         return patterns
-
-    @field_validator("binary_files")
-    @classmethod
-    def _base64(cls, files: dict[str, str]) -> dict[str, str]:
-        for path, text in files.items():
-            try:
-                base64.b64decode(text, validate=True)
-            except ValueError:
-                raise ValueError(f"{path[:100]!r} is not base64") from None
-        return files
 
 
 class LeftOutFile(Response):
