@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from proctor_service.features.repositories.reports.interface import (
-    ImageFacts,
     Outcome,
+    Report,
     Reported,
     TestRun,
 )
@@ -17,20 +16,8 @@ COMMAND = "test command"
 
 
 @dataclass(frozen=True, slots=True)
-class ExitCode:
+class ExitCode(Report):
     """Passed if the command ends with status 0."""
-
-    def files(self, image: ImageFacts) -> Mapping[str, bytes]:
-        """None."""
-        return {}
-
-    def variables(self, present: Mapping[str, str]) -> Mapping[str, str]:
-        """None."""
-        return {}
-
-    def collects(self) -> Sequence[str]:
-        """Nothing."""
-        return ()
 
     def read(self, run: TestRun) -> Reported:
         """One outcome."""

@@ -55,19 +55,19 @@ class Reported:
 
 
 class Report(Protocol):
-    """One way to obtain outcomes, for one run of the tests."""
+    """One way to obtain outcomes, for one run of the tests. By default it adds nothing to the run."""
 
     def files(self, image: ImageFacts) -> Mapping[str, bytes]:
         """Files to put into the grading sandbox before the run, by absolute path."""
-        ...
+        return {}
 
     def variables(self, present: Mapping[str, str]) -> Mapping[str, str]:
         """Environment variables of the test command, where it has `present` already."""
-        ...
+        return {}
 
     def collects(self) -> Sequence[str]:
         """Patterns (fnmatch, below the repository's folder or absolute) of files to read afterwards."""
-        ...
+        return ()
 
     def read(self, run: TestRun) -> Reported:
         """Return the outcomes; pure, in time proportional to what the run left."""

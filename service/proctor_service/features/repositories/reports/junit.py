@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from xml.parsers import expat
 
 from proctor_service.features.repositories.reports.interface import (
-    ImageFacts,
     Outcome,
+    Report,
     Reported,
     TestRun,
     add_outcome,
@@ -87,18 +87,10 @@ def names_of(attributes: Mapping[str, str]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class JunitReport:
+class JunitReport(Report):
     """The report `{"junit": [pattern, …]}`."""
 
     patterns: Sequence[str]
-
-    def files(self, image: ImageFacts) -> Mapping[str, bytes]:
-        """None."""
-        return {}
-
-    def variables(self, present: Mapping[str, str]) -> Mapping[str, str]:
-        """None."""
-        return {}
 
     def collects(self) -> Sequence[str]:
         """The patterns of the task."""

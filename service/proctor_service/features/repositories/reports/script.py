@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from proctor_service.features.repositories.reports.interface import (
-    ImageFacts,
     Outcome,
+    Report,
     Reported,
     TestRun,
     add_outcome,
@@ -38,19 +38,11 @@ class UnreadableOutput(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class ScriptReport:
+class ScriptReport(Report):
     """The report `{"script": …}`: the grader runs `program` with `stdin(run)` on its stdin."""
 
     program: str
     patterns: Sequence[str] = ()
-
-    def files(self, image: ImageFacts) -> Mapping[str, bytes]:
-        """None."""
-        return {}
-
-    def variables(self, present: Mapping[str, str]) -> Mapping[str, str]:
-        """None."""
-        return {}
 
     def collects(self) -> Sequence[str]:
         """The patterns of the task."""

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from proctor_service.features.repositories.reports.interface import (
-    ImageFacts,
     Outcome,
+    Report,
     Reported,
     TestRun,
     add_outcome,
@@ -87,7 +87,7 @@ def of_sympy(lines: Sequence[str]) -> Lines:
 
 
 @dataclass(frozen=True, slots=True)
-class TextReport:
+class TextReport(Report):
     """A report that is read from what the command prints."""
 
     kind: str
@@ -95,20 +95,12 @@ class TextReport:
     option: tuple[str, str] | None = None
     """A variable and the word that is added to it."""
 
-    def files(self, image: ImageFacts) -> Mapping[str, bytes]:
-        """None."""
-        return {}
-
     def variables(self, present: Mapping[str, str]) -> Mapping[str, str]:
         """The runner's options: those that are there, and its own."""
         if self.option is None:
             return {}
         name, word = self.option
         return {name: " ".join(filter(None, [present.get(name, ""), word]))}
-
-    def collects(self) -> Sequence[str]:
-        """Nothing."""
-        return ()
 
     def read(self, run: TestRun) -> Reported:
         """Read both outputs; of several outcomes of one name the worst counts."""
