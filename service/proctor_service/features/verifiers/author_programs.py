@@ -1,7 +1,6 @@
 """Programs of a task's author: compiled once, and each run in a sandbox of its own.
 
-A failure of one is never the submission's: before it has seen anything of a submission it is an
-InvalidTask.
+A program's failure before the program has read any output of a submission is an InvalidTask.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class Finished:
 
     @property
     def exit_code(self) -> int | None:
-        """Exit code; None of a program that a limit, a signal or an exception in Python has ended."""
+        """Exit code; None after a limit, a signal or an exception in Python."""
         ended = self.run.ended
         stopped = understand(self.run.lines).stopped
         raised = stopped is not None and stopped.verdict != "early_exit"
@@ -51,17 +50,17 @@ class Finished:
 
     @property
     def stdout(self) -> str:
-        """What it printed."""
+        """Standard output as text."""
         return text_of(self.run.ended.stdout)
 
     @property
     def stderr(self) -> str:
-        """What it printed on standard error."""
+        """Standard error as text."""
         return text_of(self.run.ended.stderr)
 
     @property
     def lost_seconds(self) -> float:
-        """CPU and idle time of a program that a limit has ended; of another one CPU time beyond a second."""
+        """CPU and idle time of a program ended by a limit; of any other program, CPU time beyond a second."""
         usage = self.run.ended.usage
         if self.run.ended.ending in LIMITS:
             return usage.cpu_seconds + usage.idle_seconds
@@ -86,7 +85,7 @@ class Finished:
 class AuthorPrograms:
     """Programs of tasks' authors, in the languages of the service.
 
-    `pairs`: sandboxes for two programs that run at the same time.
+    `pairs`: leases of two sandboxes for programs running at the same time.
     """
 
     def __init__(self, languages: Languages, table: Mapping[str, Language]) -> None:
@@ -97,9 +96,9 @@ class AuthorPrograms:
     async def prepared(
         self, name: str, author: AuthorProgram, task: Submission, backend: Sandboxes
     ) -> Program:
-        """Return a program that is ready to run. `name`: of the program in messages.
+        """Return a program ready to run. `name`: of the program in messages.
 
-        Raises InvalidTask if it does not compile.
+        Raises InvalidTask for a program with compile errors.
         """
         language = language_named(author.language, self._table)
         if language != PYTHON and language not in self._table:
@@ -133,7 +132,7 @@ class AuthorPrograms:
         stdin_file: str | None = None,
         keep_stdout_bytes: int = 0,
     ) -> Finished:
-        """Run a program once, with these files beside it. Raises InvalidTask for unfit files."""
+        """Run a program once, with these files beside its source. Raises InvalidTask for unfit files."""
         program = _with_room(program, sum(map(len, (files or {}).values())))
         try:
             job, data = program.job_with(argv, files or {}, stdin_file)
@@ -145,7 +144,7 @@ class AuthorPrograms:
 
 
 def _with_room(program: Program, size_bytes: int) -> Program:
-    """Return the program with a disk that is larger by its files, unless they are small."""
+    """Return the program with a disk larger by the size of its files, unless the files are small."""
     limits = program.submission.limits
     if size_bytes <= limits.disk_mb << 19:  # half of it
         return program
@@ -155,7 +154,7 @@ def _with_room(program: Program, size_bytes: int) -> Program:
 
 
 def author_limits(wanted: WireLimits | None, task: Limits) -> Limits:
-    """Return the limits of an author's program: what it names, or those of the task, which may be tight."""
+    """Return the limits of an author's program: `wanted`, else those of the task, raised to a minimum."""
     limits = replace(
         task,
         cpu_seconds=max(task.cpu_seconds, _SECONDS),
@@ -174,7 +173,7 @@ def author_limits(wanted: WireLimits | None, task: Limits) -> Limits:
 
 
 def digest_of(*parts: BaseModel | str | bytes | None) -> bytes:
-    """Return a digest of models and texts, for what is kept by content."""
+    """Return a digest of models and texts, as a key of stored results."""
     key = hashlib.blake2b(digest_size=20)
     for part in parts:
         if isinstance(part, BaseModel):

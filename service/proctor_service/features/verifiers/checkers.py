@@ -1,8 +1,9 @@
 """Checkers: a program of the task's author says whether an output is right.
 
-It runs in a sandbox of its own, after the submission has ended, with the input of the case, the output and
-the answer as files. First it judges the case's own answer, once for a task: a checker that rejects it is an
-InvalidTask. A checker that fails on the output of a submission alone has not accepted it.
+A checker runs in a sandbox of its own, after the submission has ended, with the input of the case, the
+output and the answer as files. First the checker judges the case's own answer, once for a task: rejecting
+this answer is an InvalidTask. A checker's failure on the output of a submission alone counts as a
+rejection.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _TIMES_ANSWER = 4
 _LONGEST_SCORE_BYTES = 1000
 _POINTS = re.compile(r"points\s+([0-9.eE+-]{1,40})(?:\s|$)")  # "points 0.5 half of the edges"
 _NUMBER = re.compile(r"\s*[+-]?[0-9.eE+-]{1,40}\s*", re.A)
-"""A score, and no other text beside it: `0.25` and a line break."""
+"""A score, and only white space beside the number: `0.25` and a line break."""
 _ICPC = MappingProxyType({42: 1.0, 43: 0.0})
 _TESTLIB = MappingProxyType({0: 1.0, 1: 0.0, 2: 0.0, 4: 0.0, 8: 0.0})
 """Scores by exit code: of testlib.h _ok, _wa, _pe, _dirt and _unexpected_eof."""
@@ -46,9 +47,9 @@ REJECTED = "the checker rejects the output"
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What a checker says. `score`: from 0 to 1; None if it failed itself.
+    """Result of a checker. `score`: from 0 to 1; None after a failure of the checker itself.
 
-    `lost_seconds`: of a checker that does not accept, as those of a `Finished`.
+    `lost_seconds`: of a rejecting checker, as in `Finished`.
     """
 
     score: float | None
@@ -57,7 +58,7 @@ class CheckResult:
 
 
 def result_of(program: Checker | Interactor, finished: Finished) -> CheckResult:
-    """Return what a finished checker or interactor says, by its convention."""
+    """Return the result of a finished checker or interactor, by its convention."""
     result = _verdict_of(program, finished)
     return result if result.score == 1 else replace(result, lost_seconds=finished.lost_seconds)
 
@@ -117,7 +118,7 @@ def input_of(case: StdioCase) -> bytes:
 
 
 class ByChecker:
-    """Judges a run by a checker. `accepted`: what it said of the tasks' own answers, None if it accepts.
+    """Judges a run by a checker. `accepted`: problems with the tasks' own answers, None for a right answer.
 
     `digest`: of the grader.
     """
@@ -167,7 +168,7 @@ class ByChecker:
         return CaseOutcome(finished, "failed", text, result.score, lost_seconds=lost_seconds)
 
     async def _check_answer(self, index: int, case: StdioCase) -> None:
-        """Raise InvalidTask if the checker does not accept an answer of the case itself."""
+        """Raise InvalidTask if the checker rejects an answer of the case itself."""
         for place, answer in enumerate(accepted_of(case)):
             key = digest_of(self._digest, repr(self._task.limits), f"{index} {place}")
 
@@ -183,7 +184,7 @@ class ByChecker:
                 raise InvalidTask(f"checker: the answer of case {index}: {problem}")
 
     async def _checked_output(self, case: StdioCase, output: bytes) -> CheckResult:
-        """Return what the checker says of the output of a submission."""
+        """Return the checker's result for the output of a submission."""
         try:
             return await self._checked(case, output)
         except InvalidTask:  # its files find no room, which the size of the output may cause
@@ -191,7 +192,7 @@ class ByChecker:
             return CheckResult(None, "the output finds no room in its sandbox")
 
     async def _checked(self, case: StdioCase, output: bytes) -> CheckResult:
-        """Return what the checker says of an output. Raises SandboxLost if that is uncertain."""
+        """Return the checker's result for an output. Raises SandboxLost if the result is uncertain."""
         checker = self._checker
         if self._program is None:
             self._program = await self._programs.prepared(

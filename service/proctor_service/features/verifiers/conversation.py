@@ -33,10 +33,10 @@ _VERDICTS = frozenset(get_args(Verdict)) - {"passed"}
 
 @dataclass(frozen=True, slots=True)
 class VerifierResult:
-    """What a verifier says. `score`: from 0 to 1.
+    """Result of a verifier. `score`: from 0 to 1.
 
-    `verdict`: of a verifier that says no more; None if the score decides. `passed`, `total`, `failures`: of
-    the tests that it names. `trouble`: why the verifier itself failed.
+    `verdict`: of a verifier stopped early; None where the score decides. `passed`, `total`, `failures`:
+    of the tests reported by the verifier. `trouble`: why the verifier itself failed.
     """
 
     score: float
@@ -50,10 +50,10 @@ class VerifierResult:
 
 
 class Conversation:
-    """Conversation with one verifier."""
+    """Conversation with a verifier."""
 
     def __init__(self, sandbox: Sandbox, subject: Subject, *, may_be_blamed: bool) -> None:
-        """`may_be_blamed`: the completion is so long that the verifier may not load because of it."""
+        """`may_be_blamed`: the completion's length alone may keep the verifier from loading."""
         self._sandbox = sandbox
         self._may_be_blamed = may_be_blamed
         self._subject = subject
@@ -62,7 +62,7 @@ class Conversation:
     async def result(self) -> VerifierResult:
         """Answer the verifier's requests, and return its result.
 
-        Raises InvalidTask if it does not load, and the errors of `judge.run.run`.
+        Raises InvalidTask if the verifier fails to load, and the errors of `judge.run.run`.
         """
         opening: tuple[bytes, ...] = ()
         has_loaded = False
@@ -84,7 +84,7 @@ class Conversation:
         return await self._ended(opening, has_loaded)
 
     async def _call(self, line: bytes) -> None:
-        """Answer `["call",2,[…]]`: the rest behind the handle is a call as it is."""
+        """Answer `["call",2,[…]]`: the text behind the handle is passed on unchanged."""
         comma = line.index(b",", len(_CALL))
         handle = int(line[len(_CALL) : comma])
         try:
@@ -118,7 +118,7 @@ class Conversation:
         self._sandbox.send(dumps(["error", *error_of(failed)]))
 
     async def _last(self, line: bytes) -> VerifierResult:
-        """Return the result that the verifier's last line says. Raises InvalidTask."""
+        """Return the result in the verifier's last line. Raises InvalidTask."""
         try:
             kind, content = await _parsed(line)
             signals = frozenset(self._signals | (_SIGNALS & set(content.get("signals", ()))))
@@ -143,7 +143,7 @@ class Conversation:
         return str(text)
 
     async def _ended(self, opening: Sequence[bytes], has_loaded: bool) -> VerifierResult:
-        """Return the result of a verifier that has ended without one. Raises InvalidTask, and SandboxLost."""
+        """Return the result of a verifier ended without a result. Raises InvalidTask, and SandboxLost."""
         self._sandbox.hang_up()
         run = Run(tuple(opening), await self._sandbox.ended(), self._sandbox.id)
         run.check_blame()
@@ -162,7 +162,7 @@ class Conversation:
 
 
 async def _parsed(line: bytes) -> list[Any]:
-    """Parse a line of the verifier; a long one in a thread. Raises Malformed, and ValueError."""
+    """Parse a line of the verifier, long lines in a thread. Raises Malformed, and ValueError."""
     frame = loads(line) if len(line) <= _FEW_BYTES else await asyncio.to_thread(loads, line)
     if not isinstance(frame, list) or len(frame) != 2:
         raise ValueError("not a message of a verifier")
@@ -170,7 +170,7 @@ async def _parsed(line: bytes) -> list[Any]:
 
 
 def facts_of(finished: Run) -> dict[str, Any]:
-    """Return what a verifier learns of a run, beside its outputs."""
+    """Return the facts of a run for the verifier, without the outputs."""
     ended = finished.ended
     return {
         "ending": ended.ending,

@@ -1,4 +1,4 @@
-"""The feature `verifiers`: programs of a task's author that judge: checkers, interactors and verifiers."""
+"""The feature `verifiers`: programs of a task's author as judges: checkers, interactors and verifiers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class VerifiersFeature(Feature):
-    """Programs of tasks' authors in one service."""
+    """Programs of tasks' authors in a service."""
 
     name = "verifiers"
 

@@ -1,8 +1,8 @@
 """Generated cases: a generator of the task's author prints the inputs, and a reference the answers.
 
-Each case is made once for a task, and kept. The submissions of a task make the missing cases together, each
-of them one case at a time in place of a run of its own, so no case takes a sandbox from another task. A
-failure of either program is an InvalidTask that names the seed.
+Each case is made once for a task, and stored. The submissions of a task make the missing cases together,
+each submission a single case at a time in place of a run of its own, so that cases take no sandbox from
+other tasks. A failure of either program is an InvalidTask naming the seed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Made:
 
 
 class CaseMaker:
-    """Maker of generated cases, and those that it has made."""
+    """Maker of generated cases, and store of the finished cases."""
 
     def __init__(self, programs: AuthorPrograms) -> None:
         self._programs = programs
@@ -135,7 +135,7 @@ class _TaskPrograms:
     ) -> bytes | str:
         """Return the output of a program for a seed, or its problem.
 
-        Raises InvalidTask, and SandboxLost if the problem may not be the program's own.
+        Raises InvalidTask, and SandboxLost if the problem may be the machine's.
         """
         program = self._prepared.get(name)
         if program is None:
@@ -167,7 +167,7 @@ def _problem(name: str, seed: int | str, text: str) -> str:
 
 
 async def _text(data: bytes) -> str | None:
-    """Return the text of an output; None if it is not UTF-8."""
+    """Return the text of an output; None for invalid UTF-8."""
     try:
         if len(data) <= _SHORT_BYTES:
             return data.decode()

@@ -1,4 +1,4 @@
-"""Interactors: a program of the task's author talks to the submission, and says whether it did well."""
+"""Interactors: a program of the task's author talks to the submission, and judges the talk."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class ByInteractor:
 
 
 def outcome_of(end: TalkEnd, index: int, limits: Limits, *, reveal: bool) -> CaseOutcome:
-    """Return what a talk is worth. `limits`: of the submission.
+    """Return the outcome of a talk. `limits`: of the submission.
 
     Raises InvalidTask, and SandboxLost where a failure is uncertain.
     """
@@ -137,7 +137,7 @@ def _own_verdict(end: TalkEnd, limits: Limits) -> tuple[Verdict, str]:
 
 
 def with_relay(limits: Limits) -> Limits:
-    """Return limits with room for the process that relays."""
+    """Return limits with room for the relaying process."""
     return replace(limits, processes=limits.processes + 1)
 
 

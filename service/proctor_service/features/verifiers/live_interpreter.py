@@ -1,6 +1,7 @@
-"""Interpreter of a submission that stays alive from one call of its functions to the next.
+"""Interpreter of a submission, alive from each call of its functions to the next.
 
-Its lines are hostile: exactly one line answers a call, and any other ends the interpreter.
+The interpreter's lines are hostile: exactly one line answers a call, and any other line ends the
+interpreter.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _LOADED = b'["loaded"]'
 
 
 class SubmissionFailed(Exception):
-    """A call or a run of the submission without a result. `kind`: class of an exception it raised.
+    """A call or a run of the submission without a result. `kind`: class of the raised exception.
 
     `signals`: hack signals. Becomes a SubmissionError of the verifier.
     """
@@ -46,19 +47,19 @@ class SubmissionFailed(Exception):
 
     @classmethod
     def of(cls, raised: Raised) -> SubmissionFailed:
-        """Return the failure of a program that raised an exception, or ended itself."""
+        """Return the failure of a program ended by an exception, or by itself."""
         is_exception = raised.verdict in ("runtime_error", "failed", "memory_limit")
         kind = raised.summary.partition(":")[0][:200] if is_exception else ""
         return cls(raised.verdict, raised.summary, kind, early_exit(raised.verdict))
 
 
 def early_exit(verdict: Verdict) -> tuple[str, ...]:
-    """Return the hack signal of a program that left before its answer."""
+    """Return the hack signal of a program ended by itself before its answer."""
     return ("early_exit",) if verdict == "early_exit" else ()
 
 
 class LiveInterpreter:
-    """Makes the calls of one handle of a verifier, in a sandbox of its own.
+    """Makes the calls of a verifier's handle, in a sandbox of its own.
 
     `finished`: the run, after the end of the interpreter.
     """
@@ -72,7 +73,7 @@ class LiveInterpreter:
         self.finished: Run | None = None
 
     async def call(self, line: bytes) -> bytes:
-        """Return the line that a call is answered with: `["value", i, value]`.
+        """Return the answer to a call: the line `["value", i, value]`.
 
         `line`: a call of `guest/function_calls.py`, without a newline. Raises SubmissionFailed, and as
         `judge.run.run`.
@@ -103,14 +104,14 @@ class LiveInterpreter:
         return answer
 
     async def close(self) -> Run | None:
-        """End the interpreter, and return its run; None if it made no call."""
+        """End the interpreter, and return its run; None for an unused interpreter."""
         if self._calls and self.finished is None:
             self._sandbox.kill()
             self.finished = Run(self._opening, await self._sandbox.ended(), self._sandbox.id)
         return self.finished
 
     async def _answer(self) -> bytes | None:
-        """Return the next answer; None after the last line. Raises SubmissionFailed if it did not load."""
+        """Return the next answer; None after the last line. Raises SubmissionFailed after a failed load."""
         while (line := await self._sandbox.receive()) is not None:
             if not self._opening:
                 self._opening = (line,)
@@ -136,7 +137,7 @@ class LiveInterpreter:
         return SubmissionFailed("failed", NO_ANSWER, signals=(FORGED,))
 
     async def _ended(self, reported: Raised | None = None) -> SubmissionFailed:
-        """Return why the interpreter has ended. Raises SandboxLost if that may not be its own doing."""
+        """Return why the interpreter has ended. Raises SandboxLost if the machine may be the cause."""
         self._sandbox.hang_up()
         finished = check_outcome(await self._end())
         finished.check_blame()

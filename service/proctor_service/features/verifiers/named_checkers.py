@@ -1,9 +1,9 @@
 """Ready checkers by name: comparisons of an output with the answer.
 
-`unordered_lines`: the same lines in any order. `unordered_tokens`: the same words in any order.
-`one_of`: the output is one of the answer's lines. `permutation`: each line has the words of the answer's
-line, in any order. `float_lists`: line by line as many words, and each number close to the expected one.
-All take time linear in the two texts, but for a sort.
+`unordered_lines`: the same lines in any order. `unordered_tokens`: the same words in any order. `one_of`:
+the output is one of the answer's lines. `permutation`: each line has the words of the answer's line, in
+any order. `float_lists`: line by line as many words, and each number close to the expected number. All
+checkers take time linear in the two texts, but for a sort.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Unordered:
         return self._parts(actual) == self._parts(expected)
 
     def first_difference(self, actual: str, expected: str, *, reveal: bool = False) -> str:
-        """Say that the texts differ."""
+        """Describe the difference of the texts; "" for equal texts."""
         return "" if self.is_same(actual, expected) else _differs(self.name, expected, reveal)
 
     def _parts(self, text: str) -> Sequence[object]:
@@ -66,7 +66,7 @@ class _OneOf:
         return False
 
     def first_difference(self, actual: str, expected: str, *, reveal: bool = False) -> str:
-        """Say that no line is the same."""
+        """Describe the difference; "" if the output is among the answer's lines."""
         return "" if self.is_same(actual, expected) else _differs("one_of", expected, reveal)
 
 
@@ -77,7 +77,7 @@ class _FloatLists:
     comparison: Comparison
 
     def is_same(self, actual: str, expected: str) -> bool:
-        """Tell whether `actual` has as many lines, and each of them is close to the expected one."""
+        """Tell whether `actual` has as many lines, each close to the expected line."""
         ours, theirs = _lines(actual), _lines(expected)
         return len(ours) == len(theirs) and all(
             self.comparison.is_same(_text(one), _text(other))
@@ -85,12 +85,12 @@ class _FloatLists:
         )
 
     def first_difference(self, actual: str, expected: str, *, reveal: bool = False) -> str:
-        """Say that the texts differ."""
+        """Describe the difference of the lists; "" for close lists."""
         return "" if self.is_same(actual, expected) else _differs("float_lists", expected, reveal)
 
 
 def named_checker(name: CheckerName, closeness: Closeness, *, ignore_case: bool) -> Compares:
-    """Return the checker of this name. `closeness`: of numbers, for `float_lists` and `one_of`."""
+    """Return the checker named `name`. `closeness`: of numbers, for `float_lists` and `one_of`."""
     if name == "one_of":
         return _OneOf(Comparison("tokens", closeness, ignore_case))
     if name == "float_lists":
@@ -100,7 +100,7 @@ def named_checker(name: CheckerName, closeness: Closeness, *, ignore_case: bool)
 
 
 def _lines(text: str) -> Sequence[bytes]:
-    """Return the lines that have words. As bytes, of which ASCII white space alone is between words."""
+    """Return the lines with words. As bytes, of which ASCII white space alone is between words."""
     lines = text.encode("utf-8", "surrogatepass").split(b"\n")
     return [line for line in lines if line.strip()]
 

@@ -1,7 +1,7 @@
-"""Verifiers by name: the ready ones of this package, and those of the folder PROCTOR_VERIFIERS.
+"""Verifiers by name: the ready verifiers of this package, and the verifiers of the folder PROCTOR_VERIFIERS.
 
-A request's grader with a name becomes one with the verifier's source and parameters, so that everything
-behind it knows sources alone, and the cache key has the source.
+The source and the parameters of the verifier replace the name in a request's grader, so that all later
+code handles sources alone, and the cache key has the source.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SHOWN_CHARACTERS = 100
 
 
 class NamedVerifiers:
-    """Verifiers of a service. `environments`: names of its environments, beside the default one."""
+    """Verifiers of a service. `environments`: names of its environments, beside the default."""
 
     def __init__(self, verifiers: Mapping[str, Verifier], environments: Iterable[str]) -> None:
         self.by_name = verifiers
@@ -36,7 +36,7 @@ class NamedVerifiers:
     def resolved(self, grader: VerifierGrader, where: str) -> VerifierGrader:
         """Return the grader with the source and all parameters, in place of the name.
 
-        The grader's own environment and limits come before those of the verifier. Raises InvalidRequest.
+        The grader's own environment and limits come before the verifier's. Raises InvalidRequest.
         """
         name = grader.name or ""
         verifier = self.by_name.get(name)
@@ -64,7 +64,7 @@ class NamedVerifiers:
         )
 
     def missing(self, verifier: Verifier) -> str | None:
-        """Return why a verifier is not available, and the remedy; None for an available one."""
+        """Return why a verifier is unavailable, and the remedy; None for an available verifier."""
         environment = verifier.environment
         if environment is None or environment in self._environments:
             return None
@@ -75,7 +75,7 @@ class NamedVerifiers:
 
 
 def named_verifiers(folder: Path | None, environments: Iterable[str]) -> NamedVerifiers:
-    """Return the verifiers of this package and of a folder, whose own come first. Raises StartError."""
+    """Return the verifiers of this package and of a folder, which comes first. Raises StartError."""
     own = read_verifiers(folder)
     return NamedVerifiers(dict(sorted({**read_verifiers(SHIPPED), **own}.items())), environments)
 
@@ -83,7 +83,7 @@ def named_verifiers(folder: Path | None, environments: Iterable[str]) -> NamedVe
 def _checked(
     verifier: Verifier, params: Mapping[str, JsonValue], where: str
 ) -> dict[str, JsonValue]:
-    """Return the parameters with the defaults of those not given. Raises InvalidRequest."""
+    """Return the parameters, with defaults for missing parameters. Raises InvalidRequest."""
     for name, value in params.items():
         param = verifier.params.get(name)
         if param is None:

@@ -1,8 +1,9 @@
-"""Two sandboxes for two programs that run at the same time.
+"""Two sandboxes for two programs running at the same time.
 
-A pair takes one sandbox after the other. Where all sandboxes are taken, many pairs could hold one each, and
-wait forever for their second. So a pair that waits long for its second gives its first back, unless it is
-the eldest of those that wait: the eldest gets its second as the others let go.
+A pair leases its two sandboxes in turn. Where all sandboxes are taken, many pairs could hold one sandbox
+each, and wait forever for their second. So a pair gives its first sandbox back after a long wait for the
+second. Only the eldest waiting pair keeps its first: the eldest gets its second as the other pairs let
+go.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Wanted:
 
 
 class Pairs:
-    """Leases pairs of sandboxes that never block each other."""
+    """Leases pairs of sandboxes without deadlocks between pairs."""
 
     def __init__(self, patience_seconds: float = _PATIENCE_SECONDS) -> None:
         self._patience_seconds = patience_seconds
@@ -92,7 +93,7 @@ def _lease(backend: Sandboxes, wanted: Wanted) -> contextlib.AbstractAsyncContex
 
 
 async def _cancelled(lease: asyncio.Future[Sandbox]) -> Sandbox | None:
-    """Cancel a lease, and wait until it has let go; return the sandbox if it came meanwhile."""
+    """Cancel a lease, and wait for its end; return the sandbox of a lease granted meanwhile."""
     lease.cancel()
     await asyncio.wait({lease})
     return None if lease.cancelled() else lease.result()

@@ -1,7 +1,7 @@
-"""A program whose standard input and output are pipes to the service, while it runs.
+"""A program with pipes to the service as standard input and output, while the program runs.
 
-The lines that go between the service and the sandbox are in `guest/interaction.py`. The lines of a sandbox
-are hostile: a line of another form is ignored, and a number can hurt its own program alone.
+The lines between the service and the sandbox are in `guest/interaction.py`. The lines of a sandbox are
+hostile: a line of another form is ignored, and a number can hurt its own program alone.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ _STATES = (b"out", b"waits", b"blocked", b"busy")
 
 
 def nothing() -> None:
-    """Take note of a change, where nobody waits for one."""
+    """Ignore a change."""
 
 
 @dataclass(slots=True)
 class PipedProgram:
     """The service's side of a program in a leased sandbox.
 
-    `on_output`: called in the event loop with each piece that the program prints, of at most 64 KB. It prints
-    no more than `CREDIT_BYTES` (128 KB) until `allow` lets it. `on_change`: called when it begins to wait,
-    has taken input, or has closed its standard output.
+    `on_output`: called in the event loop with each piece of output, of at most 64 KB. After
+    `CREDIT_BYTES` (128 KB) the program must wait for `allow`. `on_change`: called when the program begins
+    to wait, has taken input, or has closed its standard output.
 
-    `said_bytes`, `given_bytes`, `taken_bytes`: what it has printed, and of its input what was sent, and what
-    is in its pipe or read. `needs_input`: it has read all its input and waits for more. `is_blocked`: it
-    waits for `allow`.
+    `said_bytes`: printed output. `given_bytes`: sent input; `taken_bytes`: the part of the input in the
+    program's pipe or read. `needs_input`: the program has read all its input and waits for more.
+    `is_blocked`: the program waits for `allow`.
     """
 
     sandbox: Sandbox
@@ -60,7 +60,7 @@ class PipedProgram:
     def begin(
         self, job: bytes, limits: Limits, data: bytes = b"", state: bytes | None = None
     ) -> None:
-        """Start an `interactive` job with the bytes behind it."""
+        """Start an `interactive` job with the bytes behind the job."""
         begin(self.sandbox, GuestMessage(job, limits, takes_turns=True), state)
         if data:
             self.sandbox.send(data)
@@ -78,7 +78,7 @@ class PipedProgram:
         self.on_change()
 
     async def finished(self) -> Run:
-        """Wait for the end. Its lines are those of the program's interpreter. Raises as `run`."""
+        """Wait for the end; return the run with the lines of the program's interpreter. Raises as `run`."""
         ended = await self.sandbox.ended()
         reports = bytes(self._reports).split(b"\n")[:-1]
         lines = (*self._first_lines, *reports)
@@ -87,7 +87,7 @@ class PipedProgram:
     # ------------------------------------------------------------ to the program
 
     async def give(self, data: bytes) -> None:
-        """Send input of any size, as fast as the program takes it."""
+        """Send input of any size, as fast as the program reads."""
         view = memoryview(data)
         for start in range(0, len(view), PIECE_BYTES):
             while self.given_bytes - self.taken_bytes >= CREDIT_BYTES and not self.is_over:
@@ -96,14 +96,14 @@ class PipedProgram:
             self.send(view[start : start + PIECE_BYTES])
 
     def send(self, piece: bytes | memoryview) -> None:
-        """Send input; the caller bounds what the program has not taken."""
+        """Send input; the caller bounds the size of input waiting for the program."""
         if self.is_hung_up or self.is_over:
             return
         self.given_bytes += len(piece)
         self._send(b'["in","%s"]\n' % base64.b64encode(piece))
 
     def allow(self, size_bytes: int) -> None:
-        """Let the program print so much more, as soon as it is worth a message."""
+        """Let the program print so much more; small amounts are collected into a single message."""
         self._owed_bytes += size_bytes
         if self._owed_bytes >= CREDIT_BYTES // 2 and not (self.is_hung_up or self.is_over):
             self._send(b'["credit",%d]\n' % self._owed_bytes)
@@ -120,7 +120,7 @@ class PipedProgram:
             self._send(b'["end"]\n')
 
     def hang_up(self) -> None:
-        """End the talk: its input ends, it may print what it likes, and waits for nobody."""
+        """End the talk: the program's input ends, and its output is no longer limited by `allow`."""
         if not self.is_hung_up:
             self.is_hung_up = self._has_turn = True
             self._forget_wait()
@@ -141,7 +141,7 @@ class PipedProgram:
 
     @property
     def is_waiting(self) -> bool:
-        """True if it waits for its peer."""
+        """True for a program waiting for its peer."""
         return self.needs_input or self.is_blocked
 
     @property
@@ -176,7 +176,7 @@ class PipedProgram:
             self.on_change()
 
     def _mark_turn(self, word: bytes, *, ends: bool) -> None:
-        """Note whose turn it is after a line; return a turn that should not have ended."""
+        """Update whose turn follows a line; give a turn ended too early back to the program."""
         is_behind = self.taken_bytes < self.given_bytes  # new input is on its way
         if word in _STATES:
             self.is_blocked = word == b"blocked"

@@ -1,7 +1,7 @@
-"""The service between a verifier that is a program of any language and a submission.
+"""The service between a submission and a verifier, a program in any language.
 
-The program reads JSON lines on its standard input, and writes JSON lines: docs/verifiers.md describes them.
-Values of the submission are decoded here, in a thread, and reach the program as JSON.
+The program reads JSON lines on its standard input, and writes JSON lines: docs/verifiers.md describes
+them. Values of the submission are decoded here, in a thread, and reach the program as JSON.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _SHARED = b'["r",'
 
 
 class ProgramConversation:
-    """Conversation with one verifier."""
+    """Conversation with a verifier."""
 
     def __init__(self, sandbox: Sandbox, program: Program, subject: Subject) -> None:
         self._piped = PipedProgram(sandbox, self._on_output, self._on_change)
@@ -68,7 +68,7 @@ class ProgramConversation:
     async def result(self, limits: Limits, inputs: Mapping[str, Any]) -> VerifierResult:
         """Start the program, answer its requests, and return its result.
 
-        Raises InvalidTask if it ends before it has read anything, and the errors of `judge.run.run`.
+        Raises InvalidTask for a program ended before its first read, and the errors of `judge.run.run`.
         """
         job, data = self._program.job_with((), {}, interactive=True)
         self._piped.begin(job, limits, data)
@@ -143,7 +143,7 @@ class ProgramConversation:
             raise SubmissionFailed("failed", _NOT_JSON) from None
 
     async def _ended(self) -> VerifierResult:
-        """Return the result of a program that ended, or waits, without one. Raises InvalidTask."""
+        """Return the result of a program ended, or waiting, without a score. Raises InvalidTask."""
         if not self._piped.is_over:
             return self._failed("it waits for more input than it has asked for")
         try:
@@ -163,7 +163,7 @@ class ProgramConversation:
     # ------------------------------------------------------------ the program's output
 
     async def _next_line(self) -> bytes | None:
-        """Return the next line; None if there will be none."""
+        """Return the next line; None after the last."""
         is_alone = False
         while not self._lines:
             if self._piped.is_over and self._line:  # without its newline
@@ -245,9 +245,9 @@ def _loaded(line: bytes) -> Any:
 
 
 def _value(answer: bytes) -> Any:
-    """Return the value of an answer as JSON has it.
+    """Return the value of an answer in the form of JSON.
 
-    Raises Malformed, and TypeError, RecursionError or ArithmeticError if JSON has no form for it.
+    Raises Malformed, and TypeError, RecursionError or ArithmeticError for a value without a form in JSON.
     """
     frame = loads(answer)
     if not isinstance(frame, list) or len(frame) != 3:

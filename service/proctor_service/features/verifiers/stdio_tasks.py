@@ -1,4 +1,4 @@
-"""`stdio` whose cases are judged by programs of the task's author."""
+"""`stdio` with cases judged by programs of the task's author."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ENTRY_BYTES = 200
 
 
 class StdioTasks:
-    """Judge of `stdio`, with what it keeps of each task."""
+    """Judge of `stdio`, with the stored results of each task."""
 
     def __init__(self, programs: AuthorPrograms) -> None:
         self._programs = programs
@@ -84,7 +84,7 @@ class GraderDigests:
         self._digests: dict[int, bytes] = {}
 
     async def of(self, grader: StdioGrader) -> bytes:
-        """Return the digest of a grader; a thread digests a new one, of any size."""
+        """Return the digest of a grader; a thread digests new graders, of any size."""
         name = id(grader)
         if name not in self._digests:
             digest = await asyncio.to_thread(digest_of, grader)

@@ -1,8 +1,8 @@
-"""The submission as a verifier uses it: runs, each in a fresh sandbox, and live interpreters for calls.
+"""The submission as used by a verifier: runs, each in a fresh sandbox, and live interpreters for calls.
 
-Each run and each call has the limits of a test. All together, their idle time and the CPU time of those that
-a limit ended is at most `wall_seconds`, as with the cases of `stdio`: a submission that hangs in each of
-them gets a verdict before the deadline.
+Each run and each call has the limits of a test. All together, their idle time and the CPU time of uses
+ended by a limit is at most `wall_seconds`, as with the cases of `stdio`: a submission hanging in each use
+gets a verdict before the deadline.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from proctor_service.sandbox.interface import (
 from proctor_service.settings.languages import PYTHON
 
 MOST_LIVE = 8
-"""Live interpreters of one verifier at once."""
+"""Live interpreters of a verifier at once."""
 _KEPT_STDOUT_BYTES = 16 << 20
 _TOO_LONG = "the program and its input are larger than a sandbox takes"
 _OUT_OF_TIME = "time limit: all its runs and calls together took longer than they may"
@@ -43,9 +43,9 @@ class _Live:
 
 
 class Subject:
-    """One submission under a verifier. `usage`: of all that has ended; `sandbox_id`: of the first use.
+    """A submission under a verifier. `usage`: of all ended uses; `sandbox_id`: of the first use.
 
-    `spare`: a sandbox as in `first_wanted` that the first run or call takes.
+    `spare`: a sandbox as in `first_wanted`, taken by the first run or call.
     """
 
     def __init__(self, submission: Submission, backend: Sandboxes, languages: Languages) -> None:
@@ -71,16 +71,16 @@ class Subject:
 
     @property
     def own_seconds(self) -> float:
-        """CPU and idle seconds of all that has ended."""
+        """CPU and idle seconds of all ended uses."""
         return self.usage.cpu_seconds + self.usage.idle_seconds
 
     def check_blame(self) -> None:
-        """Raise SandboxLost if a failure may not be the submission's own."""
+        """Raise SandboxLost if the cause of a failure may be outside the submission."""
         for finished in self._doubtful:
             finished.check_blame()
 
     async def run(self, case: StdioCase) -> Run:
-        """Run it once, in a fresh sandbox. Raises SubmissionFailed, and as `judge.run.run`."""
+        """Run the submission once, in a fresh sandbox. Raises SubmissionFailed, and as `judge.run.run`."""
         self._check_code()
         program = await self._prepared()
         program = replace(program, submission=replace(program.submission, limits=self._left()))
@@ -173,7 +173,7 @@ class Subject:
             raise SubmissionFailed("no_code", "No code was found in the completion.")
 
     def _left(self) -> Limits:
-        """Return the limits of the next use. Raises SubmissionFailed if there is no time for it."""
+        """Return the limits of the next use. Raises SubmissionFailed after the whole time is used up."""
         limits = left(self._submission.limits, self.usage)
         if limits.are_used_up or self._wasted_seconds > limits.wall_seconds:
             raise SubmissionFailed("timeout", _OUT_OF_TIME)
@@ -200,7 +200,7 @@ class _WithSpare(PassedSandboxes):
     def lease(
         self, limits: Limits, environment: str = DEFAULT, hash_seed: int = HASH_SEEDS[0]
     ) -> AbstractAsyncContextManager[Sandbox]:
-        """Lease a sandbox; the spare one, if it is of this kind."""
+        """Lease a sandbox; the spare sandbox, if of the requested kind."""
         spare = self._subject.spare
         if spare is not None and self._subject.first_wanted == Wanted(limits, environment):
             self._subject.spare = None

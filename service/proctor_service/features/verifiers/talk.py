@@ -3,13 +3,13 @@
     submission ──▶ stdout, 16 MB at most ──▶ stdin ──▶ interactor
     submission ◀── stdin ◀── stdout, 64 MB at most ◀── interactor
 
-The service relays. Each program prints at most some 128 KB more than the other has taken, so the service
-holds no more either. What is said decides, and never the order in which the two ends are seen: the interactor
-judges all that the submission said. Its input ends only as it asks for more after the submission's end, and
-then a rejection means that the submission ended early.
+The service relays. Each program prints at most some 128 KB more than the other has taken, which also
+bounds the service's memory. The messages decide the result, whichever end the service sees first: the
+interactor judges all output of the submission. The interactor's input ends only when the interactor asks
+for more after the submission's end; a later rejection means an early end of the submission.
 
-Both sandboxes are idle while they wait for each other. This time is the submission's, as if it waited alone:
-what the two say of their waits is of different moments, so that it ends no talk by itself.
+Both sandboxes are idle while they wait for each other. This time counts as the submission's idle time.
+The two report their waits at different moments, so these reports alone end no talk.
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ from proctor_service.judge.run import Run, Unfit
 from proctor_service.sandbox.interface import Ending, Sandbox
 
 MOST_BYTES = 16 << 20
-"""What a submission says at most."""
+"""Output of a submission at most."""
 _MOST_INTERACTOR_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class TalkEnd:
-    """How a talk ended.
+    """The end of a talk.
 
-    `result`: what the interactor says; None if it was ended as no longer needed. `has_seen`: it has read
-    something of the submission, or its end. `is_early`: it asked for more after the submission's end.
-    `is_deadlock`: as the submission ended, both waited for each other. `is_flood`: it said too much.
+    `result`: of the interactor; None for an interactor ended as unneeded. `has_seen`: the interactor has
+    read output of the submission, or its end. `is_early`: the interactor asked for more after the
+    submission's end. `is_deadlock`: as the submission ended, both waited for each other. `is_flood`: the
+    interactor printed too much.
     """
 
     submission: Run
@@ -49,11 +50,11 @@ class TalkEnd:
 
 
 class Talk:
-    """The talk of two programs, whose jobs the caller begins.
+    """The talk of two programs. The caller begins their jobs.
 
-    `result_of`: returns what a finished interactor says. `kept_bytes`: of what the submission says, for its
-    result. `wall_seconds`: of the submission; for so long the interactor waits for a submission that says
-    nothing of its own wait, for it may have stopped the process that would.
+    `result_of`: returns the result of a finished interactor. `kept_bytes`: of the submission's output,
+    for its result. `wall_seconds`: of the submission; the interactor's longest wait for a submission
+    without reports of its own waits: the submission may have stopped the reporting process.
     """
 
     def __init__(
@@ -140,12 +141,12 @@ class Talk:
         return finished
 
     def _stop(self, reason: Ending) -> None:
-        """End the submission for a reason of this talk, which is the first one."""
+        """End the submission for a reason of this talk. The first reason counts."""
         self._stopped_for = self._stopped_for or reason
         self.submission.sandbox.kill()
 
     def _dismiss(self) -> None:
-        """End the interactor, whose result decides nothing any more."""
+        """End the interactor, as its result is no longer needed."""
         if not self.interactor.is_over:
             self._is_needed = False
             self.interactor.sandbox.kill()
@@ -179,7 +180,7 @@ class Talk:
             self._patience = None
 
     def _end_input(self) -> None:
-        """Tell the interactor, which asks for more, that there is no more."""
+        """Tell the interactor, which asks for more, of the end of its input."""
         if self.submission.is_over and self._run is None:
             return  # its ending is not known yet
         self._is_early = True

@@ -2,8 +2,8 @@
 
     verifier's sandbox ──▶ requests ──▶ this service ──▶ sandboxes of the submission (`subject.py`)
 
-Only data comes back. What fails before the verifier has seen anything of a completion is an InvalidTask; what
-fails later may be the doing of the submission, and earns nothing.
+Only data comes back. A failure before the verifier has read from a completion is an InvalidTask; a later
+failure may be the doing of the submission, and scores 0.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _TOO_SLOW = "time limit: its runs and calls took most of the time up to the dead
 
 
 class Verifiers:
-    """Judge of `verifier`, by its source: a request's name has become one, see `named_verifiers.py`."""
+    """Judge of `verifier`, by its source: `named_verifiers.py` has replaced a request's name."""
 
     def __init__(self, programs: AuthorPrograms) -> None:
         self._programs = programs
@@ -80,7 +80,7 @@ class Verifiers:
     ) -> None:
         """Have the verifier judge the task's own completion, once for a task. Raises InvalidTask.
 
-        The files may be a policy's: a reference that passes without them is right, too.
+        The files may be a policy's: a reference passing without the files is right, too.
         """
         own = replace(submission, source=source, completion=grader.reference or "", state=None)
         problem = await self._problem(own, grader, backend)
@@ -92,7 +92,7 @@ class Verifiers:
     async def _problem(
         self, own: Submission, grader: VerifierGrader, backend: Sandboxes
     ) -> str | None:
-        """Return why the verifier does not accept the reference; None if it does."""
+        """Return why the verifier rejects the reference; None for an accepted reference."""
 
         async def make() -> str | None:
             result, subject = await self._judged(own, grader, backend)
@@ -172,7 +172,7 @@ class Verifiers:
     async def _leased(
         self, backend: Sandboxes, wanted: Wanted, subject: Subject, uses_submission: bool
     ) -> AsyncIterator[Sandbox]:
-        """Lease the verifier's sandbox, with the first one of a submission that it uses."""
+        """Lease the verifier's sandbox, and the first sandbox of a submission used by the verifier."""
         first = subject.first_wanted if uses_submission else None
         if first is None:
             async with backend.lease(wanted.limits, wanted.environment) as sandbox:
@@ -186,7 +186,7 @@ class Verifiers:
 async def _in_time(
     submission: Submission, subject: Subject, work: Awaitable[VerifierResult]
 ) -> VerifierResult:
-    """Return the result; of a submission that took most of the time up to the deadline itself, `timeout`.
+    """Return the result; `timeout` for a submission which took most of the time up to the deadline itself.
 
     Raises DeadlinePassed if the service took the time.
     """
