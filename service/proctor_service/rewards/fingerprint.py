@@ -1,7 +1,7 @@
-"""Fingerprint of a replica: everything beside a request that its verdicts depend on.
+"""Fingerprint of a replica: all influences on its verdicts beside the request.
 
-Replicas with one fingerprint give the same verdicts. Only they judge for each other, and only they
-share results. The parts are texts by name, so that two replicas can say in which of them they differ.
+Replicas with equal fingerprints give the same verdicts. Only these replicas judge for each other, and
+share results. The parts are texts by name: two replicas can report the differing parts.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def fingerprint_of(
 ) -> Fingerprint:
     """Return the fingerprint of a service with this started backend; blocks for some milliseconds.
 
-    `defaults`: limits of a submission that names none. `verifiers`: digests by name.
+    `defaults`: limits of a submission without its own. `verifiers`: digests by name.
     """
     limits = {name: str(value) for name, value in asdict(defaults).items()}
     parts: dict[str, dict[str, str]] = {
@@ -92,7 +92,7 @@ def _shown(text: str) -> str:
 
 @cache
 def code_digest() -> str:
-    """Return a digest of the code of the service and of the wire: two builds may have one version."""
+    """Return a digest of the code of the service and of the wire: two builds may share a version."""
     digest = hashlib.blake2b(digest_size=6)
     for top in (_SERVICE, _WIRE):
         for file in sorted(top.rglob("*.*")):

@@ -86,8 +86,8 @@ class NamedVerifiers(Protocol):
 class Machine:
     """The server's settings, backend and registries: the same for every request.
 
-    `texts`: the rules of texts in a language, by its name. `named`: returns a language
-    with the class names of a source. `verifiers`: None: there are none.
+    `texts`: the rules of texts in a language, by its name. `named`: returns a language with the class
+    names of a source. `verifiers`: None for a service without verifiers.
     """
 
     settings: Settings
@@ -120,7 +120,7 @@ class Machine:
     ) -> None:
         """Check that a grader can judge the files of a sandbox of an environment.
 
-        `keeps_files`: False for an agent whose files are no part of its answer. Raises InvalidRequest.
+        `keeps_files`: False for an agent with an answer apart from its files. Raises InvalidRequest.
         """
         check = self.graders[grader.kind].check
         if check is not None:
@@ -157,9 +157,9 @@ class Machine:
     def languages(self, environment: str = DEFAULT) -> tuple[str, ...]:
         """Return the languages of an environment.
 
-        The languages of its definition, as far as installed here, or the languages with all programs
-        in its image. For an image at Aviato all languages: the judge finds the missing programs. No
-        environment has the own languages of another.
+        The languages of its definition, as far as installed here, or the languages with all programs in
+        its image. For an image at Aviato all languages: the judge finds the missing programs. An
+        environment's own languages are missing in all other environments.
         """
         here = self.backend.traits.languages
         if environment == DEFAULT:
@@ -183,7 +183,7 @@ class Machine:
     def _without_others(
         self, names: tuple[str, ...], own: Mapping[str, Language]
     ) -> tuple[str, ...]:
-        """Return the names without the languages that only other environments have."""
+        """Return the names without the own languages of other environments."""
         return tuple(name for name in names if name not in self._own_languages or name in own)
 
     def limits(
@@ -196,9 +196,8 @@ class Machine:
     ) -> Limits:
         """Return the requested limits.
 
-        The defaults are `otherwise`, or else the limits of the environment, `defaults`, and those of the
-        server. The
-        ceiling of all tests together is `TESTS` times the ceiling of a single test.
+        The defaults are `otherwise`, or else the limits of the environment, `defaults`, and the server's
+        limits. The ceiling of all tests together is `TESTS` times the ceiling of a single test.
 
         Raises InvalidRequest above a ceiling.
         """
@@ -244,7 +243,7 @@ class Machine:
         )
 
     def resolved(self, grader: Grader, where: str) -> Grader:
-        """Return the grader with the source of its verifier by name, if it has one.
+        """Return the grader with the source in place of its verifier's name, if any.
 
         Raises InvalidRequest.
         """
@@ -278,7 +277,7 @@ class Machine:
     def language(self, name: str, grader: Grader, where: str, environment: str = DEFAULT) -> str:
         """Return the name of a language for a name or an alias.
 
-        Raises InvalidRequest if the server or the grader lacks it.
+        Raises InvalidRequest if the server or the grader lacks the language.
         """
         language = language_named(name, self.settings.languages)
         here = self.languages(environment)

@@ -1,4 +1,4 @@
-"""Results of /reward as outcomes: those that another replica has judged."""
+"""Results of /reward as outcomes: the results judged by another replica."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from proctor_service.sandbox.interface import Usage
 
 
 def recalled(item: Item, line: Line) -> tuple[Item, Outcome] | None:
-    """Return an item as another replica had it, and its outcome there; None for an unknown line."""
+    """Return an item with the other replica's id, and its outcome there; None for an unknown line."""
     try:
         result = Result.model_validate(json.loads(line.json))
     except ValueError:
@@ -34,7 +34,7 @@ def recalled(item: Item, line: Line) -> tuple[Item, Outcome] | None:
 
 
 def judgement_of(result: Result) -> Judgement | None:
-    """Return the judgement of a result; None without one, or with values of another version."""
+    """Return the judgement in a result; None for an error, or for values of another version."""
     has_verdict = result.verdict in get_args(Verdict)
     fits = result.integrity in get_args(Integrity) and result.level in (None, *get_args(Level))
     fits = fits and result.negative_control in (None, *get_args(ControlOutcome))

@@ -1,8 +1,8 @@
-"""POST /reward: from the request's bytes to the answer, one JSON object or NDJSON lines.
+"""POST /reward: from the request's bytes to the answer, a JSON object or NDJSON lines.
 
-A request becomes items: defaults are filled in, and `machine.py` checks the rest. A rejected
-request gets an error response for the whole request, before any code runs. After that the response
-is a 200, and each item without a verdict has its own error.
+A request becomes items: defaults are filled in, and `machine.py` checks the rest. A rejected request gets
+an error response for the whole request, before any code runs. After that the response is a 200, and each
+item without a verdict has its own error.
 """
 
 from __future__ import annotations
@@ -88,9 +88,9 @@ from proctor_service.settings.languages import PYTHON
 log = logging.getLogger(__name__)
 
 MAX_ADDED_CHARACTERS = 128 << 20
-"""Of all programs of a batch beyond their completions: a prelude of one request is in every program."""
+"""Of all programs of a batch beyond their completions: the prelude of a request is in every program."""
 ORPHAN_SECONDS = 30.0
-"""With a key, work goes on this long after its client went away: it may come back for the answer."""
+"""With a key, work goes on this long after its client went away: the client may come back for the answer."""
 SENT_AT_ONCE = 256
 GATHER_SECONDS = 0.01
 PEER_GATHER_SECONDS = 0.05
@@ -130,7 +130,7 @@ class RewardHandler:
     ) -> None:
         """`running`: unfinished requests. `shared`: store of results shared between replicas.
 
-        `recall`: hears of each item that another replica has judged, and of its outcome.
+        `recall`: hears of each item judged by another replica, and of its outcome.
         """
         self.running = running
         self._machine = machine
@@ -171,7 +171,7 @@ class RewardHandler:
         return self._start(items, name, judged)
 
     def check_slice(self, fingerprint: str | None) -> None:
-        """Check the fingerprint of a replica that sent a slice; earlier versions send none.
+        """Check the fingerprint of the replica behind a slice; earlier versions send slices without one.
 
         Raises InvalidRequest for another fingerprint; its replica then judges the slice itself.
         """
@@ -232,7 +232,7 @@ class RewardHandler:
         items: Sequence[RequestItem],
         lines: Mapping[int, Line],
     ) -> Mapping[int, Line]:
-        """Share results; return those that all replicas answer with."""
+        """Share results; return the common answers of all replicas."""
         valid = await shared.store_first(name, lines)
         first = {index: line for index, line in valid.items() if line is not lines[index]}
         await self._recall_all(items, first)
@@ -454,11 +454,10 @@ class Translation:
         return RequestItem(index, body.id, body.group, item)
 
     def _key(self, submission: Submission) -> bytes:
-        """Return the cache key: a digest of the tenant and of everything that a verdict depends on.
+        """Return the cache key: a digest of the tenant and of all influences on a verdict.
 
-        The scoring rule is part of the key, since a judge may stop at the first failure if the
-        reward is then decided. Names, tags, job and deadline are left out: no verdict depends on
-        them.
+        The scoring rule is part of the key, since a judge may stop at the first failure if the reward is
+        then decided. Names, tags, job and deadline are left out: verdicts are independent of them.
         """
         key = hashlib.blake2b(digest_size=20)
         small = (
@@ -489,14 +488,14 @@ class Translation:
 
 
 def _is_portable(submission: Submission | NoCode) -> bool:
-    """Return True if a result of a peer says all that the judgement is."""
+    """Return True if a peer's result contains the whole judgement."""
     if submission.environment != DEFAULT:
         return False
     return isinstance(submission, NoCode) or _says_all(submission)
 
 
 def _goes_to_owners(submission: Submission | NoCode) -> bool:
-    """Return True if owners of its image, if it has one by name, may judge it."""
+    """Return True if owners of the submission's image may judge the submission."""
     if submission.environment == DEFAULT or isinstance(submission, NoCode):
         return False
     if submission.grader.judges == "repository":  # a share of the tests is in no result
@@ -528,7 +527,7 @@ def _digest(value: BaseModel | Limits) -> bytes:
 
 
 def _last_reply(conversation: Sequence[Message], where: str) -> str:
-    """Return the text of the last assistant message. Raises InvalidRequest without one."""
+    """Return the text of the last assistant message. Raises InvalidRequest if missing."""
     for message in reversed(conversation):
         if message.role == "assistant":
             content = message.content
@@ -540,10 +539,10 @@ def _last_reply(conversation: Sequence[Message], where: str) -> str:
 
 
 def line(item: RequestItem, outcome: Outcome, degraded: tuple[str, ...]) -> Line:
-    """Return the result of one submission as a plain dict, encoded once.
+    """Return the result of a submission as a plain dict, encoded once.
 
-    A pydantic model for each of a thousand results would cost more than judging some of them. A
-    test checks the dicts against the wire's models.
+    A pydantic model for each of a thousand results would cost more than judging some of them. A test
+    checks the dicts against the wire's models.
     """
     judgement, failure = outcome.judgement, outcome.failure
     if outcome.peer_degraded is not None:

@@ -1,8 +1,8 @@
-"""Tasks by the hash of their content: a large task travels once, and submissions name it.
+"""Tasks by the hash of their content: a large task travels once, and submissions refer to its name.
 
-Tasks are compressed, and bounded in bytes: of the tenant with the most, those unused for longest go first.
-A fleet has them in its common store, too. A name of a task that is gone is a 404: the client sends the task
-again.
+Tasks are compressed, and bounded in bytes: of the tenant with the most, the longest unused tasks go
+first. A fleet has them in its common store, too. The name of a forgotten task is a 404: the client sends
+the task again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from proctor_service.scheduling.pacer import Pacer
 MOST_BYTES = 256 << 20
 """Of all compressed tasks in the memory of this replica."""
 MOST_UNPACKED_BYTES = 128 << 20
-"""Of the tasks that one request names."""
+"""Of all tasks named in a request."""
 _PREFIX = "sha256:"
 
 
@@ -55,9 +55,9 @@ class SavedTasks:
         return names
 
     async def completed(self, tenant: str, request: RewardRequest) -> RewardRequest:
-        """Return the request with the fields of the tasks that its submissions name.
+        """Return the request with the fields of the tasks named by its submissions.
 
-        Raises NotFound for a task that is not here, and BatchTooLarge.
+        Raises NotFound for an unknown task, and BatchTooLarge.
         """
         if all(each.task is None for each in request.submissions):
             return request
@@ -106,7 +106,7 @@ class SavedTasks:
 
 
 def _packed(task: TaskFields) -> tuple[str, bytes]:
-    """Return the name and the compressed JSON of a task; both are those of any order of its keys."""
+    """Return the name and the compressed JSON of a task; equal for any order of its keys."""
     text = json.dumps(task.model_dump(exclude_unset=True), sort_keys=True).encode()
     return f"{_PREFIX}{hashlib.sha256(text).hexdigest()}", zlib.compress(text, 1)
 
@@ -131,7 +131,7 @@ def task_routes(tasks: SavedTasks, max_body_mb: int) -> APIRouter:
 
     @routes.post("/tasks", response_model=TasksResponse, **docs)  # type: ignore[arg-type]
     async def save(request: Request) -> TasksResponse:
-        """Keep tasks by the hash of their content, for submissions that name them."""
+        """Keep tasks by the hash of their content, for later submissions."""
         body = await parse_body(TasksRequest, await read_body(request, max_body_mb))
         return TasksResponse(tasks=await tasks.save(request.state.tenant, body.tasks))
 
