@@ -1,6 +1,6 @@
 """Programs made by a compiler in a sandbox of its own, for the sandboxes in which they run.
 
-What a compiler made is kept by content, so that equal programs are compiled once.
+The files of a compiler are stored by content, so that equal programs are compiled once.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _KEPT_OVERHEAD_BYTES = 1024
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """What a compiler made of a program: its files, and the command that runs them."""
+    """A compiler's output for a program: its files, and the command to run them."""
 
     argv: tuple[str, ...] | None
     made: Made
 
 
 class Compilers:
-    """Compiles programs, and keeps what the compilers made, by content."""
+    """Compiles programs, and stores the compilers' outputs by content."""
 
     def __init__(self, prepared: PreparedFiles) -> None:
         self._prepared = prepared
@@ -55,8 +55,8 @@ class Compilers:
     ) -> Program | Judgement:
         """Return as `compiled`, of now or of an equal program before; the latter used no time.
 
-        Programs and errors of a compiler that ended by itself are kept, for the same tenant. The
-        files of a snapshot are unknown here, so a submission with one is compiled each time.
+        Programs and errors of compilers ended by themselves are stored, for the same tenant. The files
+        of a snapshot are unknown here, so a submission with a snapshot is compiled each time.
         """
         if submission.state is not None:  # its sandbox may have an agent's files anywhere
             return await compiled(submission, backend, argv, files, program)
@@ -83,10 +83,10 @@ def _key(
     files: Mapping[str, str],
     program: Program,
 ) -> bytes:
-    """Return a digest of everything that a compiler's work depends on, and of the tenant.
+    """Return a digest of all inputs of a compiler, and of the tenant.
 
-    Prepared files change nothing but the time. A tenant could tell by the time that another one has
-    compiled the same program.
+    Prepared files change the time alone. Without the tenant in the digest, the time would tell a tenant
+    of another tenant's equal program.
     """
     limits = compiler_limits(submission.limits)
     parts = json.dumps(
@@ -103,7 +103,7 @@ def _key(
 
 
 def _is_stored(result: Compiled | Judgement) -> bool:
-    """Return False for a limit that ended a compiler: the next one may end within its limits."""
+    """Return False for a compiler ended by a limit: the next run may end within its limits."""
     return isinstance(result, Compiled) or result.verdict == "syntax_error"
 
 
@@ -176,7 +176,7 @@ async def compiled(
 
 
 def _add_up(sizes: list[object], size_bytes: int) -> bool:
-    """Return True for a list of [path, size in bytes] whose sizes are this sum; they are untrusted."""
+    """Return True for a list of [path, size in bytes] with this sum of sizes; the list is untrusted."""
     total = 0
     for each in sizes:
         match each:

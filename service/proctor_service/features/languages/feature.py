@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class LanguagesFeature(Feature):
-    """Languages of one service."""
+    """Languages of a service."""
 
     name = "languages"
     commands: ClassVar[Mapping[str, Command]] = MappingProxyType(

@@ -1,7 +1,7 @@
 """`proctor go-cache`: fill a read-only build cache of Go for the sandboxes.
 
-Without it, each evaluation compiles the packages of the standard library for which this version of Go has
-no compiled form: all since Go 1.20.
+Without this cache, each evaluation compiles the packages of the standard library without a compiled form
+in this version of Go: all since Go 1.20.
 """
 
 from __future__ import annotations

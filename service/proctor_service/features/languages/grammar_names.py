@@ -190,7 +190,7 @@ def _loop(statement: Node, bound: Bindings, words: Words) -> tuple[Body, Binding
 
 
 def _rows(rows: Node) -> list[Node]:
-    """Return the rows of a literal table; nothing for another expression."""
+    """Return the rows of a literal table; an empty list for another expression."""
     while rows.type in ("reference_expression", "call_expression"):
         function = rows.child_by_field_name("function")
         if function is not None and text_of(function).endswith((".iter", ".into_iter")):
@@ -233,7 +233,7 @@ def _items(row: Node) -> list[Node]:
 
 
 def _fields(scope: Node, leaf: Node, rows: Sequence[Node]) -> dict[Key, Binding]:
-    """Return the fields of the rows of a table in Go; the row itself, if it is no struct."""
+    """Return the fields of the rows of a table in Go; the rows themselves, unless structs."""
     if not all(row.type == "literal_value" for row in rows):
         return {(text_of(leaf), None): Binding(scope, leaf, tuple(rows))}
     order = _field_names(rows[0])

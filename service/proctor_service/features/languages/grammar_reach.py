@@ -120,7 +120,7 @@ def is_failure(statement: Node, grammar: Grammar) -> bool:
 
 
 def blocks(root: Node, language: str, runner: str | None) -> Iterator[Body]:
-    """Yield the bodies that run whenever the tests pass."""
+    """Yield the bodies sure to run in passing tests."""
     yield from _BLOCKS[language](root, runner)
 
 

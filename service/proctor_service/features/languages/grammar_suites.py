@@ -68,8 +68,8 @@ class Comparison:
 class Text:
     """A text of tests and its tree; places of nodes are bytes of the encoded text.
 
-    `wide`: the first byte of each character of several bytes; `surplus`: the bytes up to it, with it, above
-    the number of characters.
+    `wide`: the first byte of each character of several bytes; `surplus`: the bytes up to and including
+    this character, above the number of characters.
     """
 
     part: str
@@ -278,7 +278,7 @@ def _bare(expression: Expression) -> Expression:
 
 
 def _literal(expression: Expression, grammar: Grammar, text: Text) -> Literal | None:
-    """Return the value of a literal expression; None without a scalar in it."""
+    """Return the value of a literal expression; None for an expression without scalars."""
     nodes: list[Node] = []
     if not expression or not all(_collect(each, grammar, nodes) for each in expression):
         return None
@@ -401,7 +401,7 @@ class Written:
         return None
 
     def fitted(self, text: str, replaced: str) -> str:
-        """Return a literal that takes as many lines as the one replaced."""
+        """Return a literal with at least as many lines as the replaced literal."""
         lines = replaced.count("\n") - text.count("\n")
         return text + "\n" * max(lines, 0)
 

@@ -60,7 +60,7 @@ class OtherLanguages:
     ) -> Program | Judgement:
         """Return a runnable program, or the judgement of a failed compilation.
 
-        `parts`: the sources of a program whose tests are apart.
+        `parts`: the sources of a program with tests apart.
         """
         language = await self._language_of(submission, backend)
         if parts is not None:
@@ -128,7 +128,7 @@ class OtherLanguages:
     async def _language_of(self, submission: Submission, backend: Sandboxes) -> Language:
         """Return the language of a submission, with its options in the command of the compiler.
 
-        Raises InvalidTask if the compiler does not take the task's standard.
+        Raises InvalidTask if the compiler lacks the task's standard.
         """
         language = self._rows[submission.language].within(submission.limits.memory_mb)
         options = submission.compiler

@@ -1,4 +1,4 @@
-"""`proctor languages`: files that make compilers start faster, for all sandboxes."""
+"""`proctor languages`: files for a faster start of compilers, for all sandboxes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from proctor_service.settings.prepared_folder import SHOWN_AT, prepared_folder
 
 _UNFINISHED = ".making-"
 _MOST_OF_A_LANGUAGE = 6
-"""Folders of a language: C++ has one of some 150 MB for each standard and level of optimisation."""
+"""Folders of a language: C++ has some 150 MB for each standard and level of optimisation."""
 
 
 def languages() -> typer.Typer:
@@ -46,9 +46,9 @@ def prepare(
     ] = None,
     folder: Annotated[Path | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Make the files for the installed compilers, and remove those of other versions.
+    """Make the files for the installed compilers, and remove the files of other versions.
 
-    A service makes them at first use, too: a restarted one uses what is made here.
+    A service makes missing files at first use, too; a service started later uses the files made here.
     """
     with friendly():
         folder = folder or prepared_folder()
@@ -68,7 +68,7 @@ def prepare(
 
 
 def _recipe(name: str, names: list[str] | None) -> Recipe | None:
-    """Return a recipe, or None if its programs are not here. Raises Trouble if it is asked for."""
+    """Return a recipe, or None if its programs are missing. Raises Trouble if the recipe is in `names`."""
     recipe = recipe_for(name)
     if recipe is None and names:
         raise Trouble(f"{plain(name, 80)}: nothing to prepare, or its programs are not here")
@@ -76,7 +76,7 @@ def _recipe(name: str, names: list[str] | None) -> Recipe | None:
 
 
 def _make(folder: Path, recipe: Recipe) -> bool:
-    """Make the folder of a recipe if it is missing; return False, and say why, if that fails."""
+    """Make the folder of a recipe unless present; return False, and say why, after a failure."""
     final = folder / folder_name(recipe)
     language = recipe.name.partition("-")[0]
     if final.exists():
@@ -110,7 +110,7 @@ def _remove_others(folder: Path, names: list[str]) -> None:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Wait for other processes that make files here, and remove what killed ones left."""
+    """Wait for other processes making files here, and remove the remains of killed processes."""
     with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for left in folder.glob(f"{_UNFINISHED}*"):

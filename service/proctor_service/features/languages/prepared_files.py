@@ -1,9 +1,9 @@
 """Prepared files of compilers, as the service uses and makes them.
 
-A folder of prepared files has a script `compile`, and maybe a script `run`. Each takes a plain command
-as its arguments, and does the same work faster: with a precompiled header, or an archive of classes.
-The files come from trusted sources alone (`recipes.py`), outside of any sandbox, and are read-only in
-sandboxes. Without them, and in a sandbox that does not have them, the plain command runs.
+A folder of prepared files has a script `compile`, and maybe a script `run`. Each takes a plain command as
+its arguments, and does the same work faster: with a precompiled header, or an archive of classes. The
+files come from trusted sources alone (`recipes.py`), outside of any sandbox, and are read-only in
+sandboxes. Without these files the plain command runs, also in a sandbox without them.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class Scripts:
     runs: bool
 
     def run(self, argv: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        """Return the command that runs what the script `compile` made; `argv`: the plain one."""
+        """Return the command to run the output of the script `compile`; `argv`: the plain command."""
         return (f"{self.folder}/run", *argv) if self.runs and argv is not None else argv
 
 
 class PreparedFiles:
-    """Folders of prepared files below one folder, each made at its first use.
+    """Folders of prepared files below a common folder, each made at its first use.
 
-    Until a folder is made, and where it cannot be made, the plain command is used.
+    Until a folder is made, and after a failure to make the folder, the plain command is used.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -53,7 +53,7 @@ class PreparedFiles:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def scripts(self, argv: Sequence[str], backend: str) -> Scripts | None:
-        """Return the scripts for the command of a compiler, None if there are none yet."""
+        """Return the scripts for the command of a compiler, or None until made."""
         name = recipe_name(argv) if backend == "local" else None
         if name is None:
             return None
@@ -64,7 +64,7 @@ class PreparedFiles:
         return self._scripts[name]
 
     async def _find_or_make(self, name: str) -> None:
-        """Find a folder, or begin to make it."""
+        """Find a folder, or begin to make a new folder."""
         self._scripts[name] = await asyncio.to_thread(_find, self._folder, name)
         if self._scripts[name] is None and os.access(self._folder, os.W_OK):
             task = asyncio.create_task(self._make(name))
@@ -72,7 +72,7 @@ class PreparedFiles:
             task.add_done_callback(self._tasks.discard)
 
     async def _make(self, name: str) -> None:
-        """Make a folder in a child process, and use it from then on."""
+        """Make a folder in a child process, and use the folder from then on."""
         async with self._making:
             proctor = ("nice", "-n", _NICE, sys.executable, "-P", "-m", "proctor_service")
             command = (*proctor, "languages", "prepare", name, "--folder", str(self._folder))

@@ -1,4 +1,4 @@
-"""Recipes of prepared files: for which commands, from which programs, and how they are made.
+"""Recipes of prepared files: for which commands, from which programs, and by which steps.
 
 A recipe makes a folder with a script `compile`, and maybe `run`. The folder's name has a digest of the
 compiler's files and of this code, so that a new compiler gets a new folder. Everything runs outside of
@@ -41,7 +41,7 @@ _MEMORY_MB = 512
 _NO_WARNINGS = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:class+path=off")
 _PRELOADER = ("org.jetbrains.kotlin.preloading.Preloader",)
 _COMPILER_HEAP = "-Xms256m"
-"""At once as large as a small program needs: a heap that grows is collected on its way."""
+"""At once as large as a small program needs: a growing heap is collected on its way."""
 _SECONDS = 300.0
 
 
@@ -51,10 +51,10 @@ class NotMade(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Recipe of a folder: `programs` are the files whose change asks for a new folder.
+    """Recipe of a folder: a change of the files `programs` asks for a new folder.
 
-    `make`: makes the files in a folder; `place` is the folder's later path, in sandboxes.
-    Raises NotMade and OSError.
+    `make`: makes the files in a folder; `place` is the folder's later path, in sandboxes. Raises NotMade
+    and OSError.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Recipe:
 
 
 def recipe_name(argv: Sequence[str]) -> str | None:
-    """Return the name of the recipe for the command of a compiler; None: there is none."""
+    """Return the name of the recipe for the command of a compiler; None without a recipe."""
     if argv[0] == "g++":
         words = {each.split("=")[0][:2]: each for each in argv if _HEADER_WORD.fullmatch(each)}
         return "".join(("cpp", *sorted(words.values())))
@@ -73,7 +73,7 @@ def recipe_name(argv: Sequence[str]) -> str | None:
 
 
 def recipe_for(name: str) -> Recipe | None:
-    """Return the recipe with this name; None if a program is missing, or not where it is expected."""
+    """Return the recipe with this name; None if a program is missing from its expected place."""
     if name.startswith("cpp"):
         words = tuple(f"-{each}" for each in name.split("-")[1:])
         return _cpp(name, words) if all(map(_HEADER_WORD.fullmatch, words)) else None
@@ -106,7 +106,7 @@ def _cpp(name: str, words: tuple[str, ...]) -> Recipe | None:
 
 
 def _make_cpp(words: tuple[str, ...], folder: Path, place: str) -> None:
-    """Precompile headers. The compiler uses one for the first header of a program, if it fits."""
+    """Precompile headers. The compiler uses a fitting file for the first header of a program."""
     command = LANGUAGES["cpp"].compile or ()
     macros = [word for word in command if _MACRO_WORD.fullmatch(word)]
     for header in _HEADERS:
@@ -163,7 +163,7 @@ def _make_kotlin(home: Path, folder: Path, place: str) -> None:
 
 
 def _in_runtime(home: Path, program: Path) -> list[Path]:
-    """Return Kotlin's libraries whose classes this compiler puts into a program. Raises NotMade."""
+    """Return Kotlin's libraries with classes put into programs by this compiler. Raises NotMade."""
     with zipfile.ZipFile(program) as jar:
         made = set(jar.namelist())
     found = []
@@ -187,7 +187,7 @@ def _scala() -> Recipe | None:
 
 
 def _make_scala(home: Path, folder: Path, place: str) -> None:
-    """The class path is that of the scripts `scalac` and `scala`: all of Scala's jars."""
+    """The class path is the path of the scripts `scalac` and `scala`: all of Scala's jars."""
     path = ":".join(map(str, sorted((home / "lib").glob("*.jar"))))
     main = (f"-Dscala.home={home}", "-Dscala.usejavacp=true", "scala.tools.nsc.Main")
     with _training("solution.scala") as work:
@@ -202,7 +202,7 @@ def _make_scala(home: Path, folder: Path, place: str) -> None:
 
 
 def _dump_library(folder: Path, work: Path, library: str, classes: str, main: str) -> None:
-    """Archive the classes of the JDK and of a library that a program loads, without its own."""
+    """Archive the classes of the JDK and of a library loaded by a program, without its own classes."""
     java = within((*JAVA, "-Xshare:off", "-XX:DumpLoadedClassList=classes.txt"), _MEMORY_MB)
     _run((*java, "-cp", f"{library}:{classes}", main), work)
     dump = ("-Xshare:dump", "-XX:SharedClassListFile=classes.txt")
@@ -219,7 +219,7 @@ def _typescript() -> Recipe | None:
 
 
 def _make_typescript(library: Path, folder: Path, place: str) -> None:
-    """Copy the compiler, with the machine code of the functions that it runs."""
+    """Copy the compiler, with the machine code of its used functions."""
     (folder / "library.js").write_bytes(transpiler.as_function(library.read_text()))
     for name, text in transpiler.PREPARED.items():
         (folder / name).write_text(text)
@@ -235,7 +235,7 @@ def _go() -> Recipe | None:
 
 
 def _make_go(folder: Path, place: str) -> None:
-    """Fill a build cache with Go's standard library, as it is compiled without and with cgo."""
+    """Fill a build cache with Go's standard library, compiled without and with cgo."""
     from proctor_service.cli.failures import Trouble
     from proctor_service.features.languages.go_cache import fill
 
@@ -257,12 +257,12 @@ _RECIPES: Mapping[str, Callable[[], Recipe | None]] = MappingProxyType(
 
 
 def _using(archive: str) -> tuple[str, ...]:
-    """Return options to use an archive of classes; one that does not fit is left out silently."""
+    """Return options to use an archive of classes; an unfit archive is left out silently."""
     return (f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", *_NO_WARNINGS)
 
 
 def _compiler_script(jvm: Sequence[str], path: str, main: Sequence[str], dropped: str = "-") -> str:
-    """Return a script that starts a compiler's class, as the shell script of the compiler does.
+    """Return a script to start a compiler's class in the same way as the compiler's shell script.
 
     `dropped`: an option of the compiler to leave out.
     """
@@ -280,7 +280,7 @@ exec java {_COMPILER_HEAP} $options {shlex.join(jvm)} -cp {shlex.quote(path)} {s
 
 
 def _run_script(jvm: Sequence[str], library: str, java: str = '"$program"') -> str:
-    """Return a script that runs a program with a library before its own class path."""
+    """Return a script to run a program with a library before its own class path."""
     return f"""\
 program=$1; shift; left=$#; place=
 while [ $left -gt 0 ]; do
@@ -329,7 +329,7 @@ def _program(name: str) -> Path | None:
 
 
 class _training:
-    """Context with a new directory with one of the training programs, and `classes`."""
+    """Context with a new directory with a training program, and `classes`."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -1,7 +1,7 @@
 """Files and commands of `command` with a `runner`: go test, cargo test, jest and JUnit.
 
-A launcher of Proctor's runs the tests through the interface of the tool. It reads a secret word before
-the tests, and behind the tests reports the word and the outcome of each test (`launchers/`). The
+A launcher of Proctor's runs the tests through the interface of the tool. The launcher reads a secret word
+before the tests, and behind the tests reports the word and the outcome of each test (`launchers/`). The
 settings of a tool are the launcher's: the submission's files are left out.
 """
 
@@ -92,8 +92,8 @@ shift; exec "$@"
 class Tool:
     """Files and commands of a tool's run; the commands may have placeholders of the memory limit.
 
-    `compile`: a command, or None. `runs`: commands, each of which reports its tests. `files`: for the
-    compiler, or for the run without one. `tool`: for messages.
+    `compile`: a command, or None. `runs`: commands; each reports its tests. `files`: for the compiler, or
+    for the run of an uncompiled program. `tool`: for messages.
     """
 
     tool: str
@@ -109,7 +109,7 @@ def tool_for(
     others: Mapping[str, str],
     languages: Mapping[str, Language],
 ) -> Tool:
-    """Return the tool for a submission; `source` None: its files are in the sandbox's snapshot.
+    """Return the tool for a submission; `source` None: the files are in the sandbox's snapshot.
 
     `tests`: the grader's files; `others`: the submission's. Raises InvalidTask for files without tests.
     """

@@ -149,7 +149,7 @@ def _judgement(finished: Run, report: Report, grader: CommandGrader) -> Judgemen
 
 
 def _shown(name: str, grader: CommandGrader) -> str:
-    """Return a test's name; without `reveal`, not its parameters, which may be expected values."""
+    """Return a test's name; without `reveal`, cut before its parameters, which may be expected values."""
     return (name if grader.reveal else name.partition("(")[0].partition("[")[0])[:_SHOWN]
 
 

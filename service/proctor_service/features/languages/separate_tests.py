@@ -1,9 +1,9 @@
 """Programs with tests apart from the completion: `exec` with `setup` and `tests`.
 
-Each part is a file of its own. A launcher in the same language (`launchers/`) runs setup,
-completion and tests in this order, in one process. The launcher reads a secret word from descriptor 3 before
-the completion runs, and writes the word there behind the tests, so an early end earns nothing.
-A completion can find the word by a search of the memory of its process.
+Each part is a file of its own. A launcher in the same language (`launchers/`) runs setup, completion and
+tests in this order, in the same process. The launcher reads a secret word from descriptor 3 before the
+completion runs, and writes the word there behind the tests, so an early end fails the tests. A completion
+can find the word by a search of the memory of its process.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ _CSHARP_MAIN = re.compile(r"\bMain\s*\(")  # `void Main (`
 class Arranged:
     """Files and commands of a program with its tests.
 
-    `files`: for the compiler, or for the run without one. `beside`: files for the run of a compiled
-    program.
+    `files`: for the compiler, or for the run of an uncompiled program. `beside`: files for the run of a
+    compiled program.
     """
 
     compile: tuple[str, ...] | None
@@ -74,11 +74,11 @@ def arranged(language: Language, parts: Parts, name: str) -> Arranged:
 
 
 def launcher_name(submission: Submission, parts: Parts) -> str:
-    """Return an identifier that no completion can know: another one for each content.
+    """Return an identifier unknown to the completion, different for each content.
 
-    Equal programs have the same one, so that they are compiled once. It is a keyed digest of all their
-    texts, so a program that has learned its own identifier, and contains it, has another one. The
-    files of a snapshot are unknown here, so a submission with one has a random identifier.
+    Equal programs have the same identifier, so that they are compiled once. The identifier is a keyed
+    digest of all their texts, so the identifier changes when a program contains its own, learned earlier.
+    The files of a snapshot are unknown here, so a submission with a snapshot has a random identifier.
     """
     if submission.state is not None:
         return f"proctor_{secrets.token_hex(8)}"
@@ -136,7 +136,7 @@ def _php(language: Language, parts: Parts, name: str) -> Arranged:
 
 
 def _together(language: str, parts: Parts, package: re.Pattern[str]) -> Parts:
-    """Put setup and tests into the completion's package, where they would be as one file.
+    """Put setup and tests into the completion's package, as if all were in a single file.
 
     They stay apart if they have a package themselves, or name the completion's.
     """
@@ -170,7 +170,7 @@ def _typescript(language: Language, parts: Parts, name: str) -> Arranged:
 
 
 def _c(language: Language, parts: Parts, name: str) -> Arranged:
-    """Include the parts in one file."""
+    """Include the parts in a single file."""
     assert language.compile is not None
     extension = language.source.rpartition(".")[2]
     before = parts.setup if parts.setup.strip() else parts.completion

@@ -1,8 +1,8 @@
 """Texts in other languages than Python, by patterns, in linear time: recognised, joined, completed.
 
 - Recognised: programs, and blocks with examples of other blocks, by signs of all languages together.
-- Joined: two sources as one. The second source is or has a completion. The first is a part of the task,
-  and gives way: its imports never repeat or contradict the completion's.
+- Joined: two sources as a single source. The second is or has a completion. The first is a part of the
+  task, and gives way: imports repeating or contradicting the completion's are left out.
 - Completed: a function of a prompt. A completion with the whole definition takes the place of the
   prompt's definition; any other completion is the function's body. Braces outside of strings and comments
   tell which blocks of the prompt are open.
@@ -146,7 +146,7 @@ _JAVA_PUBLIC = re.compile(
     r"^public[ \t]+(?=(?:(?:abstract|final|sealed)[ \t]+)*(?:class|interface|enum|record)\b)",
     re.MULTILINE,
 )
-"""Matches the first word of `public final class Pair`: a file has one public type, the completion's."""
+"""Matches the first word of `public final class Pair`: a file's only public type is the completion's."""
 _RUST_STANDARD = re.compile(r"^use[ \t]+(?:::)?(?:std|core|alloc)\b[^;]{0,4000};", re.MULTILINE)
 """Matches `use std::io::{self, Read};`, in one line or in several."""
 _GO_VERSION = re.compile(r"/v\d+\Z")  # the end of `math/rand/v2`
@@ -160,7 +160,7 @@ _PHP_CLOSED = re.compile(r"\?>\s*\Z")  # `?>` as the end
 
 
 def joined(language: str, before: str, code: str) -> str:
-    """Return one source with the contents of `before` and `code`, in this order."""
+    """Return a source with the contents of `before` and `code`, in this order."""
     return join_by(_JOIN.get(language, appended), before, code)
 
 
@@ -171,7 +171,7 @@ def without_repeated(text: str, other: str, line: re.Pattern[str]) -> str:
 
 
 def go_setup(setup: str, completion: str) -> str:
-    """Return the setup without the imports of the completion, for one file of both."""
+    """Return the setup without the imports of the completion, for a file of both."""
     imported = {
         path for found in GO_IMPORT.findall(completion) for _, path in GO_IMPORTED.findall(found)
     }
@@ -184,7 +184,7 @@ def go_setup(setup: str, completion: str) -> str:
 
 
 def _javascript_parts(before: str, code: str) -> tuple[str, str]:
-    """Return both sources with one declaration by `require` of each name: the sources share a scope.
+    """Return both sources with a single declaration by `require` of each name: the sources share a scope.
 
     The completion leaves out a line of both sources; the other source leaves out a name with another
     declaration in the completion.
@@ -204,7 +204,7 @@ def _javascript_parts(before: str, code: str) -> tuple[str, str]:
 
 
 def _declared(code: str) -> set[str]:
-    """Return the names that lines such as `const { a, b: c } = …` and `import d, { e } from …` declare."""
+    """Return the names declared by lines such as `const { a, b: c } = …` and `import d, { e } from …`."""
     # Parts of "{ a, b: c }": " a" and " b: c "; the words of the second: "b" and "c".
     parts = [part for found in _DECLARES.findall(code) for part in re.split(r"[,{}]", found)]
     names = (re.findall(r"[\w$]+", part.partition(" from ")[0]) for part in parts)
@@ -215,9 +215,9 @@ def _declared(code: str) -> set[str]:
 
 
 def _hoisted(*lines: str) -> Join:
-    """Return the rule of a language whose files begin with lines of these forms, in this order.
+    """Return the rule of a language with lines of these forms, in this order, at the beginning of a file.
 
-    A file has one name of a package or a namespace: the completion's.
+    A file has a single name of a package or a namespace: the completion's.
     """
     forms = [re.compile(line, re.MULTILINE) for line in lines]
 
@@ -250,7 +250,7 @@ _LINES: Mapping[str, str] = MappingProxyType(
         "go": "//line completion.go:1:1\n",
     }
 )
-"""Directives before a completion, so that a message of the compiler has the completion's line."""
+"""Directives before a completion, so messages of the compiler have the completion's lines."""
 
 
 def _numbered(language: str, before: str) -> str:
@@ -314,7 +314,7 @@ _PHP = _hoisted(
 
 
 def _php(before: str, code: str) -> str:
-    """Join the sources in one block of PHP. A text before `<?php` is output, and stays in its place."""
+    """Join the sources in a single block of PHP. A text before `<?php` is output, and stays in its place."""
     opened = _PHP_OPEN.match(code)
     if opened is None and "<?" in code:
         return appended(before if _PHP_CLOSED.search(before) else f"{before}\n?>", code)
@@ -408,7 +408,7 @@ def _completed(language: str, code: str, around: Around) -> str:
 
 
 def with_definition(language: str, prompt: str, code: str, name: str | None) -> str | None:
-    """Return the program of a completion that defines the prompt's function, else None."""
+    """Return the program of a completion with a definition of the prompt's function, else None."""
     # "twice" of "Solution().twice"
     function = re.split(r"\W+", name or "")[-1] or _last_name(language, prompt)
     if function is None or not _definitions(language, function, code):
@@ -458,7 +458,7 @@ def _definitions(language: str, name: str, text: str) -> list[int]:
 
 
 def _typed(text: str, name: str = r"\w+") -> Iterator[tuple[str, int]]:
-    """Yield the name and the place of each function with a type before it, as in `int f(`."""
+    """Yield the name and the place of each function with a type before the name: `int f(`."""
     found_names = re.finditer(rf"(?<![\w.$])({name}){_PARAMETERS}", text)  # `f(int n) {`
     for found in islice(found_names, MAX_DEFINITIONS):
         end = found.start()
@@ -480,7 +480,7 @@ def _last_name(language: str, prompt: str) -> str | None:
 
 
 def _open_blocks(language: str, text: str) -> list[str]:
-    """Return the indentation of each line whose brace is open at the end, the outermost first."""
+    """Return the indentation of each line with a brace open at the end, the outermost first."""
     if language in _WITHOUT_BRACES:
         return []
     indent = ""
@@ -498,8 +498,8 @@ def _open_blocks(language: str, text: str) -> list[str]:
 def _closed(language: str, prompt: str, program: str) -> str:
     """Return the program with the missing closing braces of the prompt's blocks.
 
-    The program stays as it is where a line closes such a block by its indentation: the braces of the text
-    then differ from the braces of the language.
+    The program stays unchanged where a line closes an open block by its indentation: the braces of the
+    text then differ from the braces of the language.
     """
     if len(program) > MAX_CLOSED_CHARACTERS:
         return program

@@ -1,7 +1,7 @@
 """The compiler of TypeScript, started with its own compiled code.
 
-V8 keeps the code of functions beside the source that it is of: the text must be the same, of Latin-1
-alone to be read at once. Code for another version of node is refused by V8, and compiled anew.
+V8 keeps the code of functions beside their source: the text must be the same, of Latin-1 alone to be read
+at once. Code for another version of node is refused by V8, and compiled anew.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PREPARED: Mapping[str, str] = MappingProxyType(
 
 
 def as_function(library: str) -> bytes:
-    """Return the source of a module as that of a function, in ASCII."""
+    """Return the source of a module as the source of a function, in ASCII."""
     text = f"(function (exports, require, module, __filename, __dirname) {{{library}\n}})"
     return _OTHERS.sub(_escaped, text).encode("ascii")
 

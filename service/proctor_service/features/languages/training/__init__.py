@@ -1,1 +1,1 @@
-"""Programs whose compilation and run show which classes a compiler and a runtime load."""
+"""Programs compiled and run to show the classes loaded by a compiler and a runtime."""
