@@ -59,14 +59,14 @@ CASES: Mapping[str, type[BaseModel]] = {"calls": Call, "stdio": StdioCase}
 DISCARDED_TIMES = 8
 DISCARD_SECONDS = 10.0
 SILENT_SECONDS = 60.0
-"""Longest wait for the next bytes of a body; a client without a connection sends none, for ever."""
+"""Longest wait for the next bytes of a body; a client without a connection would be waited for forever."""
 BODY_SECONDS = 600.0
 MEBIBYTE = 1024 * 1024
 KEY_HEADER = "idempotency-key"
 FORWARDED = "proctor-forwarded"
-"""Header of a request that another replica has passed on."""
+"""Header of a request passed on by another replica."""
 FINGERPRINT = "proctor-fingerprint"
-"""Header of a slice: the fingerprint of its replica, and of each that may judge the slice."""
+"""Header of a slice: the fingerprint of its replica, and of each replica allowed to judge the slice."""
 LONGEST_KEY = 255
 HASHED_IN_THREAD_BYTES = MEBIBYTE
 
@@ -75,7 +75,7 @@ HASHED_IN_THREAD_BYTES = MEBIBYTE
 class RequestName:
     """Identity of a request: tenant and key. The fingerprint of the body must match as well.
 
-    `judged_with`: fingerprint of the replicas that share its results; empty: none do.
+    `judged_with`: fingerprint of the replicas sharing its results; empty without sharing.
     """
 
     tenant: str
@@ -87,11 +87,11 @@ class RequestName:
 async def read_body(request: Request, max_mb: int) -> bytearray:
     """Return the whole body.
 
-    Raises TooLarge if the body is longer than `max_mb`, and TooSlow after SILENT_SECONDS
-    without a byte, and if the body is not whole after BODY_SECONDS.
+    Raises TooLarge if the body is longer than `max_mb`, and TooSlow after SILENT_SECONDS without a byte,
+    or after BODY_SECONDS with an incomplete body.
 
-    The rest of a too large body is read and discarded, within bounds: most clients send the whole
-    body before they read, and would otherwise see a connection reset instead of the answer.
+    The rest of a too large body is read and discarded, within bounds: most clients send the whole body
+    before they read, and would otherwise see a connection reset instead of the answer.
     """
     most = max_mb * MEBIBYTE
     declared = request.headers.get("content-length", "")
@@ -124,7 +124,7 @@ async def read_body(request: Request, max_mb: int) -> bytearray:
 
 
 async def part_of_body(coming: Awaitable[T]) -> T:
-    """Return the next part of a body that is passed on. Raises TooSlow after SILENT_SECONDS."""
+    """Return the next part of a body to pass on. Raises TooSlow after SILENT_SECONDS."""
     try:
         async with asyncio.timeout(SILENT_SECONDS):
             return await coming
@@ -204,7 +204,7 @@ async def parse_body(model: type[M], body: bytes | bytearray) -> M:
 
 
 async def _decode_long(text: str) -> Any:
-    """Return the value. Raises ValueError, and RecursionError at the depth that pydantic refuses."""
+    """Return the value. Raises ValueError, and RecursionError at the depth refused by pydantic."""
     value = await PacedJson(text).decode()
     pacer = Pacer()
     level = [value] if isinstance(value, list | dict) else []
@@ -258,7 +258,7 @@ def refused(
     model: type[BaseModel] | None = None,
     where: tuple[int | str, ...] = (),
 ) -> InvalidRequest:
-    """Return the refusal for values that are no `model`. `where`: the path to the validated value."""
+    """Return the refusal for values unfit for `model`. `where`: the path to the validated value."""
     if error.error_count() > MOST_DESCRIBED:  # pydantic describes all of them, or none
         return InvalidRequest(f"{field_path(where)}: {error.error_count()} values are wrong")
     found = error.errors(include_url=False, include_context=False, include_input=False)
@@ -285,7 +285,7 @@ BRANCHES: Mapping[str, frozenset[str]] = {
     "build": frozenset({"str", "list[str]"}),
     "test": frozenset({"str", "list[str]"}),
 }
-"""Names that pydantic inserts after a field's name, for the tried branch of a union."""
+"""Names inserted by pydantic after a field's name, for the tried branch of a union."""
 
 
 def field_path(location: Iterable[int | str]) -> str:

@@ -1,4 +1,4 @@
-"""This replica among others, as the routes see it; a service without peers has the default."""
+"""This replica among other replicas, for the routes; a service without peers has the default."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from proctor_service.http.responses import Line
 
 
 class SharedAnswers(Protocol):
-    """Results that replicas share under an Idempotency-Key."""
+    """Results shared by replicas under an Idempotency-Key."""
 
     async def judged(self, name: RequestName) -> Mapping[int, Line]:
         """Return the results of a request, by index. Raises InvalidRequest for another body."""
 
     async def store_first(self, name: RequestName, lines: Mapping[int, Line]) -> Mapping[int, Line]:
-        """Share results. Return the results that all replicas answer with."""
+        """Share results. Return the common answers of all replicas."""
 
 
 class SharedTasks(Protocol):
-    """Compressed tasks that replicas share. Neither method raises while the store is away."""
+    """Compressed tasks shared by replicas. Both methods return without errors while the store is away."""
 
     async def load(self, name: bytes) -> bytes | None:
         """Return the task with this name, or None."""
@@ -63,5 +63,5 @@ class Fleet:
         return nowhere_else
 
     def mismatched(self) -> Mapping[str, str]:
-        """Return the other replicas with another fingerprint: by URL, in what they differ."""
+        """Return the other replicas with another fingerprint: by URL, their differences."""
         return {}

@@ -1,9 +1,9 @@
 """Bounds on request heads: bytes, fields, time to completion, and number of unfinished heads.
 
-The service reads a head before authentication, so the client must not control its cost. A
-connection counts as unfinished from its acceptance until its first head is whole, and again from
-the first byte of each later head. An idle kept-alive connection does not count. `HttpProtocol` is
-uvicorn's protocol with these bounds.
+The service reads a head before authentication, so the client must not control its cost. A connection
+counts as unfinished from its acceptance until its first head is whole, and again from the first byte of
+each later head. Idle kept-alive connections are left out. `HttpProtocol` is uvicorn's protocol with these
+bounds.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MOST_LINGERING = 32
 """In connections; more would use up the descriptors of the sandboxes during a flood."""
 MOST_DISCARDED_BYTES = 1024 * 1024
 UNREAD_SECONDS = 600.0
-"""Longest time for which a client reads nothing of its answer, which the service holds meanwhile."""
+"""Longest pause of a client in reading its answer, which the service holds meanwhile."""
 MOST_PIPELINED = 32
 """Requests behind the answered request of a connection; parsing more would hold up the loop."""
 _FIELD_BYTES = 4  # the colon, a space and the end of the line
@@ -48,10 +48,10 @@ _BETWEEN_TURNS_SECONDS = 0.005
 
 
 class HeadQueue:
-    """Queue of all connections of one server with an unfinished request head, oldest first.
+    """Queue of all connections of a server with an unfinished request head, oldest first.
 
     Beyond its bounds the queue closes the oldest connection, so a new client, such as a probe of
-    /healthz, is always served. Belongs to one event loop.
+    /healthz, is always served. Belongs to a single event loop.
     """
 
     def __init__(self, most: int) -> None:
@@ -108,11 +108,11 @@ class HeadQueue:
         return True
 
     def lingers(self, connection: HttpProtocol) -> bool:
-        """Return True for an answered connection that is kept open."""
+        """Return True for an answered connection kept open."""
         return connection in self._lingering
 
     def forget(self, connection: HttpProtocol) -> None:
-        """Forget a connection that is closed, or that lingers no longer."""
+        """Forget a connection that is closed or lingers no longer."""
         self.remove(connection)
         self._lingering.discard(connection)
 
@@ -142,7 +142,7 @@ class HeadQueue:
 
 
 class ServerConfig(uvicorn.Config):
-    """uvicorn's configuration, plus the state shared by the connections of one server."""
+    """uvicorn's configuration, plus the state shared by the connections of a server."""
 
     def __init__(self, app: Any, heads: HeadQueue, most_connections: int, **options: Any) -> None:
         super().__init__(app, **options)
@@ -212,7 +212,7 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection, and end the running request's work.
 
-        uvicorn tells only the newest request, and pipelined requests may follow the running one.
+        uvicorn tells only the newest request, and pipelined requests may follow the running request.
         """
         self._heads.forget(self)
         self._stop_waiting_for_reader()
@@ -222,7 +222,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._running.message_event.set()
 
     def pause_writing(self) -> None:
-        """Start the time limit of a client that does not read."""
+        """Start the time limit of a client with an unread answer."""
         super().pause_writing()
         self._unread = self.loop.call_later(UNREAD_SECONDS, self.transport.abort)
 
@@ -252,7 +252,7 @@ class HttpProtocol(HttpToolsProtocol):
     def _keep_alive_for_a_while(self) -> None:
         """Limit the time of an answered connection; uvicorn ends the limit at any further byte.
 
-        A body that comes after its answer, such as a 401, would leave the connection open for ever.
+        A body arriving after its answer, such as a 401, would leave the connection open for ever.
         """
         answered = self.cycle is not None and self.cycle.response_complete
         if answered and self.timeout_keep_alive_task is None and not self.transport.is_closing():
@@ -330,9 +330,10 @@ class HttpProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def shutdown(self) -> None:
-        """End the connection: now, if it has no request, otherwise after the answer.
+        """End the connection: an idle connection now, otherwise after the answer.
 
-        A client may just be sending a request whose head is not whole; it is told to ask elsewhere.
+        A client may just be sending a request with an incomplete head; this client is told to ask
+        elsewhere.
         """
         if self in self._heads:
             self.refuse(stopping())
@@ -340,9 +341,9 @@ class HttpProtocol(HttpToolsProtocol):
             super().shutdown()
 
     def interrupt(self) -> None:
-        """Give up a request that comes too slowly, or an answer that is read too slowly.
+        """Give up a request with a slow body, or an answer with a slow reader.
 
-        The server then cancels what else it does for a request.
+        The server then cancels the other work for a request.
         """
         cycle = self.cycle
         if cycle is not None and cycle.response_started:
@@ -363,9 +364,9 @@ class HttpProtocol(HttpToolsProtocol):
     def refuse(self, refusal: Refusal) -> None:
         """Answer with an error, and close the connection.
 
-        If an earlier request is being answered, its answer is the last. Later bytes of the client
-        are discarded for LINGER_SECONDS; otherwise the client would see a reset instead of the
-        answer, as it may beyond MOST_LINGERING connections.
+        If an earlier request is being answered, its answer is the last. Later bytes of the client are
+        discarded for LINGER_SECONDS; otherwise the client would see a reset instead of the answer, as can
+        happen beyond MOST_LINGERING connections.
         """
         self._refusal = refusal
         self._heads.remove(self)

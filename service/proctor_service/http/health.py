@@ -1,8 +1,8 @@
 """State of the service: /healthz, /readyz, /capacity, /fingerprint, /metrics.
 
-The service is ready when the sandboxes work: a probe must pass at the start and after each failure.
-A full pool or a slow machine is no fault: a probe that gets no sandbox in time counts as passed,
-except at the start.
+The service is ready when the sandboxes work: a probe must pass at the start and after each failure. A
+full pool or a slow machine is no fault: a probe without a sandbox in time counts as passed, except at the
+start.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ METRICS_ANSWERS: Answers = {
     **problems(401),
 }
 OPEN: dict[str, Any] = {"security": []}
-"""OpenAPI mark of a route that needs no token."""
+"""OpenAPI mark of a route without a token."""
 
 
 Probe = Callable[[], Awaitable[None]]
@@ -55,7 +55,7 @@ Probe = Callable[[], Awaitable[None]]
 
 
 class Readiness(Observer):
-    """Readiness state: after the start and each sandbox failure, probes run until one passes.
+    """Readiness state: after the start and each sandbox failure, probes run until a probe passes.
 
     Without a `probe` (None) the service is always ready.
     """
@@ -88,7 +88,8 @@ class Readiness(Observer):
     def attempt_failed(self, submission: Submission, error: BaseException) -> None:
         """Record a lost or missing sandbox of the default environment.
 
-        A sandbox of another environment is no failure of the service, and no probe would see it.
+        A lost sandbox of another environment is no failure of the service, and probes would miss the
+        loss.
         """
         if isinstance(error, NoSandboxInTime) or submission.environment != DEFAULT:
             return
@@ -157,8 +158,8 @@ def health_routes(
 ) -> APIRouter:
     """Return the monitoring routes.
 
-    `operators`: tenants that see all tenants' jobs. `fingerprint`: of this replica. `mismatched`: the
-    differences of peers with another fingerprint, by URL.
+    `operators`: tenants with a view of all tenants' jobs. `fingerprint`: of this replica. `mismatched`:
+    the differences of peers with another fingerprint, by URL.
     """
     routes = APIRouter()
     shown_version = version()
@@ -177,8 +178,8 @@ def health_routes(
     async def readyz() -> Response | Health:
         """Report readiness: sandboxes work. Else 503 with the reason.
 
-        A full queue is ready: where all replicas are full, a load balancer without a ready one
-        would refuse connections, and callers would not get their 429.
+        A full queue is ready: where all replicas are full, a load balancer without a ready replica would
+        refuse connections, and callers would miss their 429.
         """
         if queue.draining:
             return _not_ready("draining", DRAINING)
@@ -202,7 +203,7 @@ def health_routes(
 
     @routes.get("/fingerprint", responses=answers(Fingerprint, 401))
     async def own_fingerprint() -> Fingerprint:
-        """Return what verdicts depend on here, beside the request, for other replicas to compare."""
+        """Return the influences on verdicts here, beside the request, for other replicas to compare."""
         return fingerprint()
 
     @routes.get("/metrics", response_class=Response, responses=METRICS_ANSWERS)

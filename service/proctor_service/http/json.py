@@ -1,13 +1,13 @@
 """JSON for requests and answers: valid UTF-8 out, and any length in without holding up the event loop.
 
 A submission or a policy chooses the texts. UTF-8 cannot encode a lone surrogate, JSON has no form for
-NaN, and Python's parser reads both: `encode` writes JSON that every parser takes, in one call. Pieces that
-are JSON already are joined as bytes (`joined`, `member`).
+NaN, and Python's parser reads both: `encode` writes JSON for every parser, in a single call. Pieces of
+finished JSON are joined as bytes (`joined`, `member`).
 
-`PacedJson` parses a long text with regular pauses, whatever its shape. The interpreter's parser holds the
-interpreter lock, even in another thread. So `PacedJson` gives that parser short texts alone: a short array
-or object, several of them in an array, or a run of numbers and strings. It opens a longer array or object
-and reads the items one after the other.
+`PacedJson` parses a long text of any shape with regular pauses. The interpreter's parser holds the
+interpreter lock, even in another thread. So `PacedJson` gives that parser short texts alone: a short
+array or object, several of them in an array, or a run of numbers and strings. `PacedJson` opens a longer
+array or object and reads the items in turn.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from proctor_service.scheduling.pacer import Pacer
 
 SHORT_CHARACTERS = 16_384
 MOST_OPEN = 1000
-"""Depth of arrays and objects, counted: that of Python's own parser differs between its versions."""
+"""Depth of arrays and objects, counted: the limit of Python's own parser differs between its versions."""
 MOST_OPEN_WITH_SHORT = 50
-"""Depth below which nothing is given to the parser, which has a limit of its own on the depth."""
+"""Greatest depth for calls of the interpreter's parser, which has a depth limit of its own."""
 _PART_CHARACTERS = 1 << 16
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 """Half of a pair of UTF-16, as in `"\\ud800"`."""
@@ -41,8 +41,8 @@ _SCALARS = re.compile(
 def encode(body: dict[str, Any] | str) -> bytes:
     """Encode JSON in valid UTF-8, for any output of a submission.
 
-    Most parsers reject the JSON escape of a lone surrogate: one submission could make the whole batch
-    unreadable. The surrogate becomes its six-character Python escape, and NaN becomes null.
+    Most parsers reject the JSON escape of a lone surrogate: a single submission could make the whole
+    batch unreadable. The surrogate becomes its six-character Python escape, and NaN becomes null.
     """
     try:
         return to_json(body, inf_nan_mode="null")
@@ -53,12 +53,12 @@ def encode(body: dict[str, Any] | str) -> bytes:
 
 
 def joined(*objects: bytes) -> bytes:
-    """Return the JSON object with the members of all these, whose names differ."""
+    """Return the JSON object with the members of all these; their names differ."""
     return b"".join([b"{", b",".join([each[1:-1] for each in objects if each != b"{}"]), b"}"])
 
 
 def member(name: str, value: bytes) -> bytes:
-    """Return the JSON object with one member, whose value is JSON."""
+    """Return the JSON object with a single member. `value`: JSON."""
     return b"".join([b'{"', name.encode(), b'":', value, b"}"])
 
 
@@ -169,7 +169,7 @@ class PacedJson:
         self._is_empty = False
 
     def _short_value(self) -> bool:
-        """Read an array or object if it is short, and the like that follow; else return False."""
+        """Read a short array or object, and similar values behind; return False for a long value."""
         if self._at < self._next_try or len(self._open) > MOST_OPEN_WITH_SHORT:
             return False
         text = self._text[self._at : self._at + SHORT_CHARACTERS]
@@ -186,7 +186,7 @@ class PacedJson:
         return True
 
     def _series(self, inside: list[Any], text: str, length: int) -> None:
-        """Read the items of an array that end as the item before, `text[:length]`, and are short."""
+        """Read the short items of an array with the same end as the item before, `text[:length]`."""
         last = text[max(0, length - 16) : length]
         closing = last[len(last.rstrip("]}")) :]
         end = text.rfind(f"{closing},", length)
@@ -202,7 +202,7 @@ class PacedJson:
         self._at += end - length
 
     def _scalars(self, inside: list[Any]) -> bool:
-        """Read a run of numbers, strings and constants in an array, up to the comma behind it."""
+        """Read a run of numbers, strings and constants in an array, up to the comma behind the run."""
         run = _SCALARS.match(self._text, self._at, self._at + SHORT_CHARACTERS)
         if run is None:
             return False

@@ -1,9 +1,10 @@
 """End of the listening sockets without a loss of connections.
 
-The kernel completes connections before the service accepts them, and resets those that it has not
-accepted when the socket closes. A proxy cannot send such a request again, as it may have begun. So the
-kernel first ignores new connections, while the service still accepts the complete ones: a client whose
-packet is ignored repeats it a second later, is then refused, and may try another replica.
+The kernel completes connections before the service accepts them, and resets the unaccepted connections
+when the socket closes. A proxy cannot repeat a request of a reset connection, since the work may have begun.
+So the kernel first ignores new connections, while the service still accepts the complete
+connections: a client with an ignored packet repeats the packet a second later, is then refused, and may
+try another replica.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _NO_SYN = b"".join(
         (_RETURN, 0, 0, _WHOLE_PACKET),
     )
 )
-"""Classic BPF (`struct sock_filter`) over a TCP header (RFC 9293, section 3.1): no packet with SYN."""
+"""Classic BPF (`struct sock_filter`) over a TCP header (RFC 9293, section 3.1): drop packets with SYN."""
 
 
 def ignore_new_connections(descriptors: Iterable[int]) -> None:

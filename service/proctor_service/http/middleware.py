@@ -42,7 +42,7 @@ SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class Tokens:
-    """The tenants' tokens; False if there are none."""
+    """The tenants' tokens; False without tokens."""
 
     def __init__(self, tokens: Mapping[str, str]) -> None:
         # Digests have equal lengths, so the comparison reveals nothing about a token's length.
@@ -87,18 +87,17 @@ class Pages:
 class Entrance:
     """Middleware around all routes, which sets `request.state.tenant`.
 
-    `own_url`: URL of the service for clients, if configured. `draining`: whether the
-    service drains; its answers then end their connections, since a client could otherwise send a
-    request on a connection about to close, and lose it. `answered` is called for each request.
+    `own_url`: URL of the service for clients, if configured. `draining`: whether the service drains; its
+    answers then end their connections, since a client could otherwise send a request on a connection
+    about to close, and lose it. `answered` is called for each request.
 
-    Without tokens the service listens on loopback, and a public name in the Host header is refused:
-    a web page could have its own name resolve to 127.0.0.1 (DNS rebinding), and then ask and read as
-    if it came from here. Another page may still send a request without reading the answer, so
-    requests of browsers that change something must come from a page of this service. Pages check
-    their forms themselves.
+    Without tokens the service listens on loopback, and a public name in the Host header is refused: a web
+    page could have its own name resolve to 127.0.0.1 (DNS rebinding), and then ask and read like a page
+    of this service. Another page may still send a request without reading the answer, so browsers'
+    requests for changes must come from a page of this service. Pages check their forms themselves.
 
-    The header `Proctor-Request-Id` lets a client detect a connection mixed up with another
-    client's; ids other than 1 to 128 visible ASCII characters are ignored.
+    The header `Proctor-Request-Id` lets a client detect a connection mixed up with another client's; ids
+    other than 1 to 128 visible ASCII characters are ignored.
     """
 
     def __init__(

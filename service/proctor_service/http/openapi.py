@@ -1,9 +1,9 @@
 """Content of the OpenAPI page: an example for every route, and the schemas of bodies.
 
-The examples stand in the models. Only four kinds stand at the routes: error responses, which share
-a model and differ by status; NDJSON and bytes, which have no model; other services' formats; and
-the answer of /readyz, which shares its model with /healthz.
-Bodies are parsed by hand (`body.py`), so FastAPI does not know their models; this module adds them.
+The examples stand in the models. Only four kinds stand at the routes: error responses, which share a
+model and differ by status; NDJSON and bytes, without a model; other services' formats; and the answer of
+/readyz, which shares its model with /healthz. Bodies are parsed by hand (`body.py`), so their models are
+unknown to FastAPI; this module adds them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Errors on the wire: one table from exceptions to a status and a body.
+"""Errors on the wire: a table from exceptions to a status and a body.
 
-Every 4xx and 5xx of the service has the same body, whether from a route, the router (404, 405) or a
-bug. A bug only shows the word `internal`.
+Every 4xx and 5xx of the service has the same body, whether from a route, the router (404, 405) or a bug.
+A bug only shows the word `internal`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ STATUS_BY_FAILURE: Mapping[type[Failure], tuple[int, bool]] = {
 }
 """Failures as the answer to a whole request: status, and whether the client should retry."""
 REASON_BY_FAILURE: Mapping[type[Failure], str] = {BudgetExceeded: "budget_exceeded"}
-"""Reasons of whole requests, where that of an item is another."""
+"""Reasons of whole requests, where the reason of an item differs."""
 WIRE_HEADER = (b"proctor-wire", str(WIRE_VERSION).encode())
 """Header of every answer."""
 REASON_BY_STATUS = {401: "unauthorized", 403: "forbidden", 404: "not_found", 503: "draining"}

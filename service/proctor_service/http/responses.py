@@ -1,9 +1,9 @@
-"""Responses: JSON in one piece, or the results of a task as JSON or NDJSON while they finish.
+"""Responses: JSON in a single piece, or the results of a task as JSON or NDJSON while they finish.
 
-A task is the items of a request under way, with their results and their readers: a batch of rewards,
-a rollout, a compatible request, the creation of a sandbox; the arguments of `RequestTask` are the
-differences. It outlives its request: a repeated request may join, and it continues for a while
-after its last reader has left. Then it is cancelled, and every item without a result gets the error
+A task is the items of a request under way, with their results and their readers: a batch of rewards, a
+rollout, a compatible request, the creation of a sandbox; the arguments of `RequestTask` are the
+differences. A task outlives its request: a repeated request may join, and the task continues for a while
+after its last reader has left. Then the task is cancelled, and every item without a result gets the error
 `cancelled`. A response in pieces watches its connection: work ends with the connection of its last
 client.
 """
@@ -76,13 +76,12 @@ Share = Callable[[Mapping[int, R]], Awaitable[Mapping[int, R]]]
 class RequestTask(Generic[R]):
     """Items of a request under way; must be created in a running event loop.
 
-    `opening`: context of all items, which yields the function that does one item. `to_result`: maps
-    an item, and its value or exception, to its result. `running`: the set that holds the task until
-    the task is done. `places`: queue capacity of the items. `orphan_seconds`: time without readers
-    after which the task is cancelled. `earlier`: results from earlier work. `share`: maps new results
-    to the valid results. `once_taken`: maps a result that a reader has taken to its remains.
-    `size_bytes`: memory of the task, besides its results. The attribute `done` is True when every
-    item has its result.
+    `opening`: context of all items, which yields the function to do an item. `to_result`: maps an item,
+    and its value or exception, to its result. `running`: the set holding the task until the task is done.
+    `places`: queue capacity of the items. `orphan_seconds`: time without readers after which the task is
+    cancelled. `earlier`: results from earlier work. `share`: maps new results to the valid results.
+    `once_taken`: maps a result taken by a reader to its remains. `size_bytes`: memory of the task,
+    besides its results. The attribute `done` is True when every item has its result.
     """
 
     def __init__(
@@ -405,7 +404,7 @@ class StreamedResponse(Response):
     """A response in pieces, which end when the client disconnects.
 
     The headers are sent with the first piece, so an earlier error can still be an error response.
-    `reading`: context that is open until the last piece.
+    `reading`: context held open until the last piece.
     """
 
     def __init__(

@@ -49,11 +49,11 @@ class Service(Protocol):
 
 
 class Server(uvicorn.Server):
-    """uvicorn server that drains while the sockets still listen.
+    """uvicorn server, draining while the sockets still listen.
 
-    A new request during the drain gets a 503 instead of a refused connection. uvicorn alone would
-    close its sockets first. A request that is still read or prepared has until the end of the grace
-    period, as running work has, and then gets a 503, too.
+    A new request during the drain gets a 503 instead of a refused connection. uvicorn alone would close
+    its sockets first. A request still being read or prepared has until the end of the grace period, as
+    running work has, and then gets a 503, too.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
     async def _answer_all(self) -> None:
-        """Take no more requests, and answer those under way; interrupt them at the end of the drain."""
+        """Refuse further requests, and answer the running ones; interrupt them at the end of the drain."""
         listeners = [each for server in self.servers for each in server.sockets]
         ignore_new_connections(listener.fileno() for listener in listeners)
         # Clients that have just connected still get the 503, and may try another replica.

@@ -1,9 +1,9 @@
 """Store of tasks by the names of their requests, for repeated requests.
 
 With an Idempotency-Key a repeated request gets the answer of the first request, and joins work in
-progress. Error responses are not stored. If some items of an answer have a retryable error, a
-repeated request keeps the judged items and judges the other items again: the client wants these
-items, and must see the same verdicts for the rest.
+progress. Error responses are left out. If some items of an answer have a retryable error, a repeated
+request keeps the judged items and judges the other items again: the client wants these items, and must
+see the same verdicts for the rest.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ class _StoredTask(Generic[R]):
 
 
 KEEP_SECONDS = 3600.0
-"""A client that repeats a request does so within minutes, also after an outage."""
+"""A client repeats a request within minutes, also after an outage."""
 KEEP_BYTES = 256 << 20
 
 
 class TaskStore(Generic[R]):
-    """Jobs by the names of their requests, bounded in time and memory: the oldest go first.
+    """Tasks by the names of their requests, bounded in time and memory: the oldest go first.
 
-    `remember` and `find` are for a client's own key: a repeated request joins the unfinished task,
-    or gets the results. Unfinished tasks are kept. `put` and `pop` are for equal requests without a
-    key: each task serves one repeated request, and the oldest tasks are cancelled beyond the bounds.
+    `remember` and `find` are for a client's own key: a repeated request joins the unfinished task, or
+    gets the results. Unfinished tasks are kept. `put` and `pop` are for equal requests without a key:
+    each task serves a single repeated request, and the oldest tasks are cancelled beyond the bounds.
     """
 
     def __init__(
@@ -80,11 +80,11 @@ class TaskStore(Generic[R]):
         task.when_done(partial(self._weigh, stored, STORED_BYTES))
 
     def put(self, name: RequestName, task: RequestTask[R], least_bytes: int) -> None:
-        """Store a task for one repeated request, with at least `least_bytes` of memory."""
+        """Store a task for a single repeated request, with at least `least_bytes` of memory."""
         self._weigh(self._add(name, name, task), least_bytes)
 
     def pop(self, name: RequestName) -> RequestTask[R] | None:
-        """Remove and return the oldest task that was put under this name; None without a task."""
+        """Remove and return the oldest task put under this name; None without a task."""
         self._forget_old()
         found = self._by_key.get(name)
         if found is None:
