@@ -1,8 +1,8 @@
 """Logging: lines for people, or JSON for a collector.
 
-Fields go into `extra`. Above `debug`, lines are free of submission texts; tokens are never logged.
-Logged text may come from hostile code or from a client. So the formatters escape such text: the
-text cannot start a new line, send control sequences to a terminal, or imitate another field.
+Fields go into `extra`. Above `debug`, lines are free of submission texts; tokens are never logged. Logged
+text may come from hostile code or from a client. So the formatters escape this text: the text cannot
+start a new line, send control sequences to a terminal, or imitate another field.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ConsoleFormatter(logging.Formatter):
     """`12:00:00.123 info proctor_service.app: listening port=8080`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return a line, followed by an indented traceback if the record has one."""
+        """Return a line, followed by an indented traceback of the record's exception, if any."""
         moment = _when(record).strftime("%H:%M:%S.%f")[:-3]
         message = _visible(record.getMessage())
         line = f"{moment} {record.levelname.lower():<7} {record.name}: {message}"

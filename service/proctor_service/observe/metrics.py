@@ -1,6 +1,6 @@
-"""All metrics: names, labels and buckets; collectors, whose labels are known at collection time only.
+"""All metrics: names, labels and buckets; collectors, with labels known at collection time only.
 
-`Metrics` is an observer; the parts of the service count nothing themselves. Each app has its own
+`Metrics` is an observer; the parts of the service leave the counting to `Metrics`. Each app has its own
 registry. A tenant sees its own jobs, the operator sees all jobs (`view`).
 """
 
@@ -53,11 +53,11 @@ class JobCounts:
 
 
 SeenJobs = Callable[[str | None], Iterable[tuple[str, str, JobCounts]]]
-"""Function that returns tenant, job and counts of the recent jobs of a tenant, or of all."""
+"""Function returning tenant, job and counts of the recent jobs of a tenant, or of all."""
 
 
 class ScrapedGauge(Collector):
-    """Gauge with labels that are known only at collection time."""
+    """Gauge with labels known only at collection time."""
 
     def __init__(
         self, name: str, text: str, label: str, read: Callable[[], Mapping[str, float]]
@@ -74,7 +74,7 @@ class ScrapedGauge(Collector):
         yield family
 
     def describe(self) -> Iterator[Metric]:
-        """Yield the family without samples, so that the registration reads no values."""
+        """Yield the family without samples: the registration reads no values."""
         yield GaugeMetricFamily(*self._head, labels=[self._label])
 
 
@@ -225,10 +225,10 @@ class FarBackend(Protocol):
         """Call `callback(seconds)` for each started sandbox."""
 
     def when_failed(self, callback: Callable[[str], None]) -> None:
-        """Call `callback(reason)` for each sandbox or command that was lost or unavailable."""
+        """Call `callback(reason)` for each lost or unavailable sandbox or command."""
 
     def when_spent(self, callback: Spent) -> None:
-        """Call `callback((tenant, job), seconds, dollars)` when sandboxes end; empty: for nobody."""
+        """Call `callback((tenant, job), seconds, dollars)` when sandboxes end; empty without a payer."""
 
 
 class _Bounded:
@@ -479,18 +479,18 @@ class Metrics(Observer):
         gauge.set_function(working)
 
     def worker_ended(self, cause: str) -> None:
-        """Record the end of a judge process that was replaced."""
+        """Record the end of a replaced judge process."""
         self._worker_ends.labels(cause).inc()
 
     def watch_journal(self, unwritten: Callable[[], int]) -> None:
-        """Register the gauge of records that wait to be written."""
+        """Register the gauge of unwritten records."""
         name, text = "proctor_journal_unwritten", "Records that wait to be written to the journal."
         Gauge(name, text, registry=self.registry).set_function(unwritten)
         for reason in JOURNAL_LOSSES:  # at 0, as the reasons of errors
             self._journal_dropped.labels(reason)
 
     def journal_written(self, records: int) -> None:
-        """Record records that are in the journal's database."""
+        """Record records written to the journal's database."""
         self._journal_written.inc(records)
 
     def journal_dropped(self, reason: str, records: int = 1) -> None:
@@ -510,7 +510,7 @@ class Metrics(Observer):
         self._slices.labels(outcome).inc()
 
     def slice_items(self, outcome: str, items: int = 1) -> None:
-        """Record items of such parts: `judged`, `returned`, or `ended` (cancelled or late)."""
+        """Record items of these parts: `judged`, `returned`, or `ended` (cancelled or late)."""
         self._slice_items.labels(outcome).inc(items)
 
     def executed(self, outcome: str, seconds: float) -> None:
@@ -527,7 +527,7 @@ class Metrics(Observer):
     def view(self, tenant: str | None) -> View:
         """Return the metrics visible to a tenant: all except the jobs of other tenants.
 
-        None stands for the operator, who sees all.
+        None stands for the operator: all metrics.
         """
         jobs = None if tenant is None else JobCollector(self._jobs.seen, tenant, by_tenant=False)
         return View(self.registry, jobs)
@@ -561,12 +561,12 @@ class Metrics(Observer):
             self._signals.labels(self._signal(signal)).inc()
 
     def item_interrupted(self, item: Item, error: BaseException) -> None:
-        """Record an item that was cancelled before its outcome."""
+        """Record an item cancelled before its outcome."""
         if isinstance(error, asyncio.CancelledError):
             self._errors.labels("cancelled").inc()
 
     def attempt_judged(self, submission: Submission, judgement: Judgement, seconds: float) -> None:
-        """Record an attempt of the judge that ended with a verdict."""
+        """Record an attempt of the judge with a verdict."""
         if judgement.unreported:
             self._unreported.inc()
         sandbox_seconds = judgement.usage.wall_seconds
@@ -575,7 +575,7 @@ class Metrics(Observer):
         self._phases.observe("judge", max(seconds - sandbox_seconds, 0.0))
 
     def attempt_failed(self, submission: Submission, error: BaseException) -> None:
-        """Record an attempt that ended without a verdict; a cancelled attempt is not counted."""
+        """Record an attempt without a verdict, unless cancelled."""
         if isinstance(error, Exception) and not isinstance(error, HandedBack):
             reason = error.reason if isinstance(error, Failure) else "judge_failed"
             self._attempts.labels(reason).inc()
@@ -596,11 +596,11 @@ class Metrics(Observer):
         self._policy_seconds.labels("answered").observe(seconds)
 
     def policy_failed(self, model: str, error: BaseException, seconds: float) -> None:
-        """Record a request to a policy that got no reply."""
+        """Record a request to a policy without a reply."""
         self._policy_seconds.labels("failed").observe(seconds)
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Record a request. `route` is the route template, never the path."""
+        """Record a request. `route` is the route template, free of parameters."""
         self._requests.labels(method, route, str(status)).inc()
         self._request_seconds.labels(route).observe(seconds)
 

@@ -1,10 +1,10 @@
 """Observers of the service's work: metrics, traces, the journal and the readiness probe.
 
-An observer implements the events that it needs. `Observers` tells all of them; their order has no
-meaning, and a failing observer is logged and changes no result. Every event of one piece of work is
-told in the task that does the work, so an observer may set a context variable from its beginning to
-its end. Each beginning has exactly one end: `ended`, `judged` or `answered`, or else `interrupted` or
-`failed`, which includes a cancellation.
+An observer implements the events of interest. `Observers` tells all of them; their order is free, and the
+failure of an observer is logged and leaves the results unchanged. Every event of a piece of work is told
+in the task that does the work, so an observer may set a context variable from its beginning to its end.
+Each beginning has exactly one end: `ended`, `judged` or `answered`, or else `interrupted` or `failed`,
+which includes a cancellation.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Leased = Callable[[str, int, int, str], None]
 
 
 class Observer:
-    """Base of observers: every event does nothing."""
+    """Base of observers: every event is ignored."""
 
     def item_begun(self, item: Item) -> None:
         """The evaluator has got an item."""
@@ -44,7 +44,7 @@ class Observer:
         """An item has its outcome, after so many seconds in queue and judge."""
 
     def item_recalled(self, item: Item, outcome: Outcome) -> None:
-        """A request gets an outcome that another replica has reached, which may be gone since."""
+        """A request gets an outcome of another replica, possibly gone since."""
 
     def item_interrupted(self, item: Item, error: BaseException) -> None:
         """An item ends without an outcome."""
@@ -80,7 +80,7 @@ class Observer:
         """A policy has answered, with retries, after so many seconds."""
 
     def policy_failed(self, model: str, error: BaseException, seconds: float) -> None:
-        """A policy gave no reply."""
+        """A request to a policy failed."""
 
     def traceparent(self) -> str:
         """Return the span of the current work as a `traceparent` header, or an empty text."""
@@ -115,7 +115,7 @@ class Observers:
         *values: Events.args,
         **_: Events.kwargs,
     ) -> None:
-        """Tell each observer that listens: `notify(Observer.item_begun, item)`."""
+        """Tell each listening observer: `notify(Observer.item_begun, item)`."""
         for listener in self._listeners[event]:
             try:
                 listener(*values)
@@ -123,7 +123,7 @@ class Observers:
                 log.exception("an observer failed", extra={"event": event.__name__})
 
     def recalled(self, item: Item, outcome: Outcome) -> None:
-        """Tell each observer of an outcome that another replica has reached."""
+        """Tell each observer of an outcome reached by another replica."""
         self.notify(Observer.item_recalled, item, outcome)
 
     def leased(self, sandbox_id: str, begun_ns: int, ended_ns: int, reason: str) -> None:
@@ -164,7 +164,7 @@ class ObservedSandboxes(PassedSandboxes):
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the stable name of a failure; empty for a submission that its judge hands back."""
+    """Return the stable name of a failure; empty for a submission handed back by its judge."""
     if isinstance(error, HandedBack):
         return ""
     return error.reason if isinstance(error, Failure) else type(error).__name__

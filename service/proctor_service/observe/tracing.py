@@ -1,9 +1,9 @@
 """Traces from the client's call through queue, judge and sandbox.
 
 `Tracing` is an observer; `TracedApp` adds the request. Without an endpoint the service does not import
-this module. A span contains names, times and outcomes, and never the text of a submission, a path, a
-token or a message. A separate thread exports the spans. With a slow or unreachable collector, spans
-are lost, and requests are unaffected.
+this module. A span contains names, times and outcomes, but neither texts of submissions, paths, tokens
+nor messages. A separate thread exports the spans. With a slow or unreachable collector, spans are lost,
+and requests are unaffected.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def current_ids() -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class _OpenSpan:
-    """Span of begun work. `work`: what began. `outer`: the context before."""
+    """Span of begun work. `work`: the begun work. `outer`: the context before."""
 
     work: object
     span: Span
@@ -62,8 +62,8 @@ class _OpenSpan:
 class Tracing(Observer):
     """Creator of spans, with export to an OTLP endpoint over HTTP.
 
-    The variables OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG say which of the traces that begin
-    here are kept; by default all are.
+    The variables OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG say which of the traces beginning here
+    are kept; by default all.
     """
 
     def __init__(self, endpoint: str, version: str, instance: str) -> None:
@@ -141,7 +141,7 @@ class Tracing(Observer):
         _end(submission, error)
 
     def leased(self, sandbox_id: str, begun_ns: int, ended_ns: int, reason: str) -> None:
-        """Record a lease as a span. A lease outside of a trace, by a probe, is not recorded."""
+        """Record a lease as a span. A lease outside of a trace, by a probe, is left out."""
         if not trace.get_current_span().get_span_context().is_valid:
             return
         attributes = {"sandbox_id": sandbox_id} if sandbox_id else None
@@ -183,7 +183,7 @@ class Tracing(Observer):
         return carrier.get("traceparent", "")
 
     def _begin(self, name: str, work: object, **attributes: str) -> None:
-        """Open a span, which is the current one in this task until the work has ended."""
+        """Open a span: the current span in this task until the work has ended."""
         outer, begun_ns = context.get_current(), time.time_ns()
         span = self.tracer.start_span(name, attributes=attributes, start_time=begun_ns)
         inner = trace.set_span_in_context(span, outer)
@@ -192,7 +192,7 @@ class Tracing(Observer):
 
 
 def _leave(work: object) -> _OpenSpan | None:
-    """Make the span around the work current again; return the span of the work, if it has one."""
+    """Make the span around the work current again; return the span of the work, if any."""
     opened = context.get_value(_OPEN)
     if not isinstance(opened, _OpenSpan) or opened.work is not work:
         return None
