@@ -1,4 +1,4 @@
-"""Channel between a sandbox and the service: one JSON value per line, in both directions.
+"""Channel between a sandbox and the service: a JSON value per line, in both directions.
 
 Functions of `os` are bound when this module loads, so a submission that replaces `os.write` cannot
 change the channel.
@@ -28,12 +28,12 @@ The limits of time count from here, since these files could send any line. The l
 LOADED = b"!loaded\n"
 """Line sent after the submission's top level, if that took long: the limits of the first call begin.
 
-The leading `!` says that no reply is expected.
+The leading `!` marks a line without a reply.
 """
 
 
 class Channel:
-    """Blocking channel that reads and writes one descriptor."""
+    """Blocking channel for reading and writing a descriptor."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -47,8 +47,7 @@ class Channel:
     def send(self, line: bytes) -> None:
         """Send a line with its trailing newline.
 
-        In a process that the submission forked, exit: only the original process may use the
-        channel.
+        In a process forked by the submission, exit: only the original process may use the channel.
         """
         if _getpid() != self._owner:
             os._exit(0)
@@ -66,7 +65,7 @@ class Channel:
         self.send(b"%s%d %d\n" % (word, cpu_seconds * 1e6, _monotonic() * 1e6))
 
     def adopt(self, cpu_seconds: float) -> None:
-        """Make this process, a fork of ours, the one that may use the channel.
+        """Make this process, a fork of ours, the owner of the channel.
 
         `cpu_seconds`: CPU time of its parent.
         """

@@ -28,7 +28,7 @@ MAX_END_BYTES = 4 << 20
 """Most bytes of a program's report at its end: the names of some 50,000 tests."""
 TOO_LONG = values.dumps(["too long"])
 NO_OUTPUT = b'["no output"]'
-"""Line in place of a file with the output, which the program did not leave."""
+"""Line in place of a missing file with the output."""
 _MAX_MADE_FILES = 4096
 _PIECE_BYTES = 1 << 20
 
@@ -116,7 +116,7 @@ def place(channel: Channel, job: dict[str, Any]) -> None:
 
 
 def place_binaries(channel: Channel, job: dict[str, Any]) -> None:
-    """Write the files whose bytes are behind the job. `stdin_file` is the one of them on stdin."""
+    """Write the files with their bytes behind the job. `stdin_file`: the file on stdin, if any."""
     for path, size_bytes in job.get("binaries") or ():
         work_files.write_file(path, _received(channel, size_bytes), 0o755)
     if job.get("stdin_file"):
@@ -138,9 +138,9 @@ def _received(channel: Channel, size_bytes: int) -> bytes:
 def compile_program(channel: Channel, job: dict[str, Any]) -> None:
     """Run the compiler and send `["compiled", exit code, [[path, size in bytes], …], is prepared]`.
 
-    The bytes of all files follow on standard output, without gaps. Without any path, the compiler
-    failed, or the files were too large. `prepared`: folder whose script `compile` runs the
-    compiler's command, where the sandbox has the script.
+    The bytes of all files follow on standard output, without gaps. Without any path, the compiler failed,
+    or the files were too large. `prepared`: folder with a script `compile` to run the compiler's command,
+    where the sandbox has the script.
     """
     place(channel, job)
     before = _files_here()

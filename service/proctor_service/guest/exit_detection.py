@@ -1,16 +1,16 @@
 """Exit detection: tells if a SystemExit is the regular end of a program, or skips later tests.
 
-Tests may be appended to a solution. A tested function that exits would skip these tests. So the
-exit must be the last action of the program itself, in either of two ways:
+Tests may be appended to a solution. An exit in a tested function would skip these tests. So the exit must
+be the last action of the program itself, in either of two ways:
 
 - the last top-level statement exits: `sys.exit(…)`, `exit(…)`, `quit(…)`, `raise SystemExit`, or a
   call of the standard library that exits (`unittest.main()`);
 - the last top-level statement is a call, `main()` or `sys.exit(main())`, also below
   `if __name__ == "__main__":`, and the called function exits by a statement from the first list.
 
-An exit inside an assertion, an argument or a deeper call is rejected. Instructions are located in
-the syntax tree by their exact positions; before Python 3.11, which does not know these, by their
-line, on which then there may be no other call.
+An exit inside an assertion, an argument or a deeper call is rejected. Instructions are located in the
+syntax tree by their exact positions; before Python 3.11, which lacks these, by their
+line, which then must hold a single call.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def ends_program(error: SystemExit, source: str, code: types.CodeType) -> bool:
-    """Tell whether this exit, with code 0, is the end of the program whose top level is `code`."""
+    """Tell whether this exit, with code 0, is the end of the program with the top level `code`."""
     places = _places(error, code)
     if not 1 <= len(places) <= 2:
         return False
@@ -46,7 +46,7 @@ def ends_program(error: SystemExit, source: str, code: types.CodeType) -> bool:
 
 
 def _at(place: Place, tree: ast.Module) -> set[Place]:
-    """Return the positions of what may have been executed at this place."""
+    """Return the positions of all nodes possibly executed at this place."""
     if _HAS_POSITIONS:
         return {place}
     nodes = [node for node in ast.walk(tree) if isinstance(node, (ast.Call, ast.Raise))]
@@ -78,7 +78,7 @@ def _executed(code: types.CodeType, offset: int, line: int) -> Place:
 
 
 def _exits(tree: ast.AST) -> set[Place]:
-    """Return the positions of statements below `tree` that only exit."""
+    """Return the positions of statements below `tree` consisting of an exit."""
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Raise) and _name(node.exc) == "SystemExit":

@@ -27,9 +27,9 @@ def run_calls(channel: Channel, job: dict[str, Any]) -> None:
 def answer_calls(channel: Channel, job: dict[str, Any]) -> None:
     """Send `["loaded"]`, the result of each call, and `["done"]`; fewer if the program exits.
 
-    The calls come one at a time, each after the result of the one before. A call is `[target, arguments,
+    The calls come in sequence, each after the result of the previous call. A call is `[target, arguments,
     keywords]`, or `[target, arguments, keywords, IS_JSON]` for plain JSON. A call `[target]` keeps the
-    object that its target names: the number of this call is the target of later calls.
+    object named by its target: the number of this call is the target of later calls.
     """
     # Before the program: a failure of Proctor's decoder is no verdict.
     call: Any = _decoded(channel.receive() or b"")
@@ -68,7 +68,7 @@ def answer_calls(channel: Channel, job: dict[str, Any]) -> None:
 def _decoded(line: bytes) -> list[Any]:
     """Return the target of a call, and its decoded arguments.
 
-    No decoder for a call without keywords: each function that a sandbox is the first to run costs pages.
+    No decoder for a call without keywords: each function run for the first time costs a sandbox pages.
     """
     call: list[Any] = values.loads(line)
     target, *arguments = call
@@ -108,11 +108,11 @@ def _answer(
 
 
 def callee_of(target: Any, namespace: dict[str, Any], results: dict[int, Any]) -> Any:
-    """Return the object to call. Raises NameError where the program does not define it.
+    """Return the object to call. Raises NameError for a name missing in the program.
 
-    `target` is the name of a function, `""` for the last function that the program defines, `[class,
-    arguments, keywords, method]` for a method of a new object, `[class, method]` for one of the class
-    itself, `[name]` for `either`, or the number of a kept object.
+    `target` is the name of a function, `""` for the last function of the program,
+    `[class, arguments, keywords, method]` for a method of a new object, `[class, method]` for a method of
+    the class itself, `[name]` for `either`, or the number of a kept object.
     """
     if type(target) is list:
         if len(target) == 1:
@@ -132,8 +132,8 @@ def callee_of(target: Any, namespace: dict[str, Any], results: dict[int, Any]) -
 def either(name: str, namespace: dict[str, Any]) -> Any:
     """Return a function that calls the method of a new `Solution()` each time, or else the function.
 
-    The checkers of APPS, PRIME and LiveCodeBench choose so: beside a method, a function of the same name is
-    a helper or an import (`gcd`, `search`). Raises NameError.
+    The checkers of APPS, PRIME and LiveCodeBench choose so: beside a method, a function of the same name
+    is a helper or an import (`gcd`, `search`). Raises NameError.
     """
     cls: Any = namespace.get(_CLASS)
     if hasattr(cls, name):
@@ -142,7 +142,7 @@ def either(name: str, namespace: dict[str, Any]) -> Any:
 
 
 def last_function(namespace: dict[str, Any]) -> Any:
-    """Return the last function that a program defines. Raises NameError if there is none."""
+    """Return the last function of a program. Raises NameError for a program without functions."""
     path = namespace.get("__file__")
     own = [
         value

@@ -45,7 +45,7 @@ from .pipe_waits import Waits
 from .session.main import set_dumpable
 
 CREDIT_BYTES = 1 << 17
-"""Bytes that a program may print before the first line with credit."""
+"""Bytes of output before the first line with credit."""
 PIECE_BYTES = 1 << 16
 MAX_REPORT_BYTES = 1 << 16
 _IN = b'["in","'
@@ -58,7 +58,7 @@ class _Reports(Channel):
     """Channel of the program's interpreter: a pipe to the relay."""
 
     def began(self, word: bytes = BEGAN) -> None:
-        """Say nothing: the relay has said it."""
+        """Ignore the word: the relay has sent its own."""
 
 
 def run_interactive(
@@ -175,7 +175,7 @@ class _Relay:
                     self.obey()
 
     def watch(self, descriptor: int, events: int) -> None:
-        """Watch a descriptor; with no events, no longer: poll(2) would report a hang-up forever."""
+        """Watch a descriptor; stop for no events: poll(2) would report a hang-up forever."""
         if self.watched.get(descriptor, 0) == events:
             return
         if events:
@@ -203,7 +203,7 @@ class _Relay:
         self.look_at = time.monotonic() + _FIRST_LOOK_MS / 1000
 
     def rest_ms(self) -> float | None:
-        """Return the time until the next look; None without one."""
+        """Return the time until the next look; None without a next look."""
         if self.is_settled or self.hung_up:
             return None
         return max(0.0, self.look_at - time.monotonic()) * 1000
@@ -284,7 +284,7 @@ class _Relay:
             self.channel.send(b'!["report","%s"]\n' % encoded)
 
     def drain(self) -> None:
-        """Send what the ended program left in its pipes; its children may go on writing."""
+        """Send the contents of an ended program's pipes; its children may go on writing."""
         self.has_input = False
         self.close_stdin()
         self.channel.send(b'!["read",%d]\n' % self.read)
@@ -299,7 +299,7 @@ class _Relay:
     # ------------------------------------------------------------ to the program
 
     def obey(self) -> None:
-        """Take the lines of the service that are there."""
+        """Take the waiting lines of the service."""
         while True:
             line = self.channel.receive()
             if line is None:  # the program prints what it likes: the service reads all
@@ -326,7 +326,7 @@ class _Relay:
             self.begin_turn()
 
     def feed(self) -> None:
-        """Write input into the pipe, as much as it takes, and at last its end."""
+        """Write input into the pipe, up to its free space, and at last its end."""
         if self.unfed:
             count = self.fed()
             if not count:
@@ -340,7 +340,7 @@ class _Relay:
             self.close_stdin()
 
     def fed(self) -> int:
-        """Return the bytes that the pipe takes now; a program without a stdin takes all."""
+        """Return the bytes taken by the pipe now; a program without a stdin takes all."""
         if self.stdin >= 0:
             try:
                 count = os.write(self.stdin, self.unfed)
@@ -353,7 +353,7 @@ class _Relay:
         return len(self.unfed)
 
     def tell_taken(self) -> None:
-        """End the turn of a program that has input again, without having printed."""
+        """End the turn of a program with new input again, without output in between."""
         self.has_spoken = self.has_input and not self.unfed
         if self.has_spoken:
             self.say(b'["took",%d]\n' % self.taken)
@@ -375,7 +375,7 @@ def _readable(descriptor: int) -> int:
 
 
 def _read(descriptor: int, most_bytes: int) -> bytes | None:
-    """Return bytes of a pipe, none at its end; None if there are none yet."""
+    """Return bytes of a pipe, empty at its end; None while the pipe has no bytes."""
     try:
         return os.read(descriptor, most_bytes)
     except BlockingIOError:

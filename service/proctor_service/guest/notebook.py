@@ -1,9 +1,9 @@
-"""Notebook runner: execute cells in sequence in one interpreter and report each.
+"""Notebook runner: execute cells in sequence in a single interpreter and report each.
 
-The service sends this file as the text of a program. stdin is a JSON object {"cells",
-"cell_seconds"}. After each cell, stdout gets one line of JSON: {"stdout", "stderr", "display",
-"value", "error"}. Output of a cell and of its child processes goes to files of the cell. The cells
-share this process and can forge any report, so a report is as untrusted as other program output.
+The service sends this file as the text of a program. stdin is a JSON object {"cells", "cell_seconds"}.
+After each cell, stdout gets a line of JSON: {"stdout", "stderr", "display", "value", "error"}. Output of
+a cell and of its child processes goes to files of the cell. The cells share this process and can forge
+any report, so a report is as untrusted as other program output.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Kernel:
             self.display.append({"text/plain": self.texts.cut(repr(value))})
 
     def run(self, number: int, source: str) -> dict[str, Any]:
-        """Run one cell and return its report, without stdout and stderr."""
+        """Run a cell and return its report, without stdout and stderr."""
         self.display = []
         report: dict[str, Any] = {"value": None, "error": []}
         process = os.getpid()

@@ -1,7 +1,7 @@
-"""Origin of code (tests, library, runner or submission), and the failure texts that may be shown.
+"""Origin of code (tests, library, runner or submission), and the failure texts safe to show.
 
-The tests' comparisons and calls hand expected values to objects of the submission. So the
-submission's exceptions can quote these values, in their texts and in their class names.
+The tests' comparisons and calls hand expected values to objects of the submission. So the submission's
+exceptions can quote these values, in their texts and in their class names.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _TELLING = (NameError, ImportError, ZeroDivisionError)
 class Origins:
     """Trust decisions about code, by its origin.
 
-    `own` recognises code of the tests. Libraries are modules outside the directories that the
-    submission can write. `runner`: the globals of the runner's modules.
+    `own` recognises code of the tests. Libraries are modules outside the directories writable by the
+    submission. `runner`: the globals of the runner's modules.
     """
 
     def __init__(
@@ -61,9 +61,9 @@ class Origins:
 def failure_texts(
     error: BaseException | None, origins: Origins, *, loading: bool
 ) -> tuple[str, str]:
-    """Return a text that is always safe to show, and the full text.
+    """Return a text safe to show in any case, and the full text.
 
-    `loading`: no test has run yet, so the submission has seen no expected values.
+    `loading`: before the first test, so the submission has seen no expected values.
     """
     if error is None:
         return "", ""

@@ -1,7 +1,7 @@
 """Tells whether a program waits for input, by the system calls in which its threads sleep.
 
-Linux shows these in /proc/PID/task/TID/syscall: `0 0x0 0x7ffd5c0 0x1000 …` is read(0, …). Where it does not,
-as in gVisor, a program that sleeps with an empty standard input counts as waiting.
+Linux shows these in /proc/PID/task/TID/syscall: `0 0x0 0x7ffd5c0 0x1000 …` is read(0, …). Without this
+file, as in gVisor, a sleeping program with an empty standard input counts as waiting.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Waits:
         self._is_alone = os.getpid() == _PROGRAM
 
     def are_all(self) -> bool:
-        """Return True if the program waits for input: all threads sleep, and one of them for it."""
+        """Return True if the program waits for input: all threads sleep, at least one of them for input."""
         waits, threads = False, 0
         try:
             for pid in self._processes():
@@ -62,7 +62,7 @@ class Waits:
         return found
 
     def _waits(self, pid: int, thread: str) -> bool | None:
-        """Return True for a thread that waits for input, None for one that does not sleep."""
+        """Return True for a thread waiting for input, None for a running thread."""
         folder = f"/proc/{pid}/task/{thread}"
         try:
             with open(f"{folder}/syscall", "rb") as file:

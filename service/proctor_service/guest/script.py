@@ -1,8 +1,8 @@
 """Submission runner: run a submission like `python solution.py`, in its forked interpreter.
 
-Send one line each on the channel: `["loaded"]`, or the reason for a failed load; for each requested
-call (`function_calls.py`) `["value", i, value]` or `["raised", i, …]`; for a script, and for a program
-with its tests, `["reached", word]` at its end.
+Send one line each on the channel: `["loaded"]`, or the reason for a failed load; for each requested call
+(`function_calls.py`) `["value", i, value]` or `["raised", i, …]`; for a script, and for a program with
+its tests, `["reached", word]` at its end.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def prepare(job: dict[str, Any]) -> None:
 def find_files(*folders: str) -> None:
     """Let imports find the files of these folders, and of PYTHONPATH.
 
-    In an image, the judge's own imports do not see these: an agent may have changed them.
+    In an image, the judge's own imports skip these folders: an agent may have changed them.
     """
     named = posix.environ.get(b"PYTHONPATH")  # `os.environ` costs a sandbox 16 pages
     late = _missing_folders(os.fsdecode(named)) if named else []
@@ -223,8 +223,8 @@ def code_of(cause: BaseException | None) -> int:
 def finish(code: int, leave: Callable[[int], NoReturn] = _exit) -> NoReturn:
     """Shut down like an interpreter: join threads, run exit functions, flush buffers, drop globals.
 
-    Globals are dropped as in CPython: the module is released, and the collector runs finalizers
-    while their dependencies still exist. No frame may hold the module's namespace at this point.
+    Globals are dropped as in CPython: the module is released, and the collector runs finalizers while
+    their dependencies still exist. All frames must have released the module's namespace by this point.
     """
     good = True
     try:

@@ -1,4 +1,4 @@
-"""Runs of `unittest` test cases. `unittest` is large and few tests use it: the import is on demand."""
+"""Runs of `unittest` test cases. `unittest` is large and rarely used by tests: the import is on demand."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 class Cases:
     """Test cases in `namespace`, the globals of the tests.
 
-    `is_own` tells whether the tests define a class. `failure` makes the exception to raise, from a
-    result and the exceptions of the failed tests; the default is the first of these exceptions.
-    `is_foreign` tells whether an exception comes from the submission, which may not skip a test.
+    `is_own` tells whether the tests define a class. `failure` makes the exception to raise, from a result
+    and the exceptions of the failed tests; the default is the first of these exceptions. `is_foreign`
+    tells whether an exception comes from the submission, which may skip no test.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class Cases:
     def run(self, classes: Iterable[Any]) -> Any:
         """Run the test cases and return the result.
 
-        Raises an exception unless all tests pass and at least one is not skipped.
+        Raises an exception if a test fails, or without a test run to its end.
         """
         import unittest
 

@@ -1,7 +1,7 @@
 """Verifier of a task's author: run its `verify`, and send the score.
 
-The submission runs in other sandboxes. The verifier's handle asks the service to run it or to call a
-function of it, one request at a time, and only data comes back. Lines to the service:
+The submission runs in other sandboxes. The verifier's handle asks the service to run the submission or to
+call a function, in sequence, and only data comes back. Lines to the service:
 
 `["unusable", text]`               the source does not load, or has no `verify` to call
 `!loaded`                          it has; from here on a failure may be the submission's doing
@@ -43,14 +43,14 @@ NO_ANSWER = "what the program sent is no answer"
 FORGED, OBJECT_FOR_DATA = "forged_result", "object_for_data"
 NEEDS_DATA = "the submission returned an object; a verifier takes data alone"
 _OBJECT_MARK = b'["h",'
-"""In an encoding, where an object begins; a quote inside of a text has a backslash before it."""
+"""In an encoding, the beginning of an object; a quote inside of a text has a backslash before."""
 
 
 class SubmissionError(Exception):
-    """The submission raised an exception, has no such function, or has ended.
+    """The submission raised an exception, lacks the function, or has ended.
 
-    `verdict`: of a verifier that leaves this error uncaught. `type`: name of the exception's class, if the
-    submission raised one.
+    `verdict`: of a verifier leaving this error uncaught. `type`: name of the class of an exception of the
+    submission.
     """
 
     def __init__(self, verdict: str, message: str, type: str = "") -> None:
@@ -61,7 +61,7 @@ class SubmissionError(Exception):
 
 
 class InvalidTask(Exception):
-    """The task is wrong, whatever the completion: for a verifier to raise, such as for its `params`.
+    """The task is wrong, for any completion: for a verifier to raise, for example for its `params`.
 
     A verifier may raise a class of its own with this name.
     """
@@ -91,7 +91,7 @@ class Finished:
 
 
 class _Connection:
-    """Requests of all handles, one at a time. `signals`: hack signals of the answers so far."""
+    """Requests of all handles, in sequence. `signals`: hack signals of the answers so far."""
 
     def __init__(self, channel: Channel) -> None:
         self.signals: set[str] = set()
@@ -106,7 +106,7 @@ class _Connection:
         return self._handles - 1
 
     def run(self, line: bytes) -> Finished:
-        """Return the finished run that this line asks for."""
+        """Return the finished run requested by this line."""
         with self._lock:
             frame = self._answer_to(line)
             if type(frame) is not list or frame[0] != "ran":
@@ -116,7 +116,7 @@ class _Connection:
         return Finished(facts, stdout, stderr)
 
     def call(self, line: bytes) -> Any:
-        """Return the value that a call returned."""
+        """Return the value returned by a call."""
         with self._lock:
             frame = self._answer_to(line)
         if type(frame) is not list or len(frame) != 3 or frame[0] != "value":
@@ -132,9 +132,9 @@ class _Connection:
             raise self._no_answer() from None
 
     def drop(self, handle: int) -> None:
-        """Note that a handle is not used any more; the next request tells it.
+        """Note an unused handle; the next request reports the handle.
 
-        Takes no lock: the collector may call it in the midst of a request.
+        Takes no lock: the collector may call `drop` in the midst of a request.
         """
         self._dropped.append(handle)
 
@@ -180,7 +180,7 @@ class Submission:
     def run(self, stdin: str = "", argv: Any = (), files: dict[str, str] | None = None) -> Finished:
         """Run the submission as a program, in a fresh sandbox. `files`: text by path.
 
-        Raises SubmissionError if it does not compile, or may not run any more.
+        Raises SubmissionError for compile errors, or without time left.
         """
         if not isinstance(stdin, str) or not all(isinstance(each, str) for each in argv):
             raise TypeError("run takes a stdin and an argv of text")
@@ -203,7 +203,7 @@ class Submission:
         return self._connection.call(line)
 
     def fresh(self) -> Submission:
-        """Return another handle, whose interpreter starts with its first call."""
+        """Return another handle; its interpreter starts with its first call."""
         return Submission(self._connection)
 
     def close(self) -> None:
@@ -223,7 +223,7 @@ class Submission:
 
 
 def _check_data(wires: list[Any]) -> None:
-    """Raise TypeError for an argument that is an object."""
+    """Raise TypeError for objects as arguments."""
     decoder = values.Decoder()
     decoder.takes_data_alone = True
     try:
@@ -294,7 +294,7 @@ def _loaded(source: str) -> Any:
 
 
 def _arguments(verify: Any, inputs: dict[str, Any]) -> dict[str, Any]:
-    """Return the inputs that `verify` takes, by the names of its parameters. Raises Unusable."""
+    """Return the inputs taken by `verify`, by the names of its parameters. Raises Unusable."""
     try:
         parameters = inspect.signature(verify).parameters.values()
     except (TypeError, ValueError) as error:
@@ -312,7 +312,7 @@ def _arguments(verify: Any, inputs: dict[str, Any]) -> dict[str, Any]:
 
 
 def score_of(returned: Any) -> dict[str, Any]:
-    """Return the parts of what a verifier returned. Raises TypeError, ValueError and KeyError."""
+    """Return the parts of a verifier's return value. Raises TypeError, ValueError and KeyError."""
     if not isinstance(returned, dict):
         return {"score": _number(returned), "message": ""}
     unknown = set(returned) - {"score", "message", "tests"}
@@ -340,7 +340,7 @@ def _number(score: Any) -> float:
 
 
 def _plain(value: Any) -> Any:
-    """Return a truth value of numpy as one of Python's, and any other value as it is."""
+    """Return a truth value of numpy as Python's, and any other value unchanged."""
     is_numpy = type(value) is not bool and type(value).__name__ in ("bool", "bool_")
     return value.item() if is_numpy else value
 

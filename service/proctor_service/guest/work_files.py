@@ -27,7 +27,7 @@ def write_files(files: dict[str, str]) -> None:
 
 
 def write_file(path: str, data: bytes, mode: int = 0o644) -> None:
-    """Write one file. Raises Unfit, and OSError where no file of a submission can be the cause."""
+    """Write a file. Raises Unfit, and OSError where a submission's files cannot be the cause."""
     try:
         descriptor = _opened(path, mode)
         try:

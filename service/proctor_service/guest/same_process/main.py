@@ -1,14 +1,13 @@
-"""Runner for test code in the submission's interpreter, as one file with setup, submission and tests.
+"""Runner for test code in the submission's interpreter, as a single file with setup, submission and tests.
 
-Setup independent of the submission runs first, then the submission as the module `solution`, then
-other setup and the tests, all in the same globals. The tests see these under the name `__main__`.
-All test code is compiled before any runs (`suite_code.py`). Every report after the start
-begins with a secret word.
+Setup independent of the submission runs first, then the submission as the module `solution`, then other
+setup and the tests, all in the same globals. The tests see these under the name `__main__`. All test code
+is compiled before any runs (`suite_code.py`). Every report after the start begins with a secret word.
 
-Send the start of the submission, `["loaded"]`, then `["test", name, outcome, hint, text]` for each
-test, with an outcome of passed, failed, raised or exit, and `["finished", end, status]`. Other
-lines: `["unusable", reason]` before anything else if the tests are at fault, and the reports of
-`script.execute` if the submission fails to load.
+Send the start of the submission, `["loaded"]`, then `["test", name, outcome, hint, text]` for each test,
+with an outcome of passed, failed, raised or exit, and `["finished", end, status]`. Other lines:
+`["unusable", reason]` before anything else if the tests are at fault, and the reports of `script.execute`
+if the submission fails to load.
 """
 
 from __future__ import annotations

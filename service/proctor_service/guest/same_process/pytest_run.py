@@ -59,7 +59,7 @@ def run_pytest(channel: Channel, job: dict[str, Any]) -> None:
 
 
 def _check(channel: Channel, tests: dict[str, str]) -> None:
-    """Report the first test file or conftest.py that is not Python, and end the process."""
+    """Report the first test file or conftest.py with invalid Python, and end the process."""
     conftests = [name for name in tests if os.path.basename(name) == "conftest.py"]
     for name in [*conftests, *(path[2:] for path in files_to_collect(tests))]:
         try:
@@ -93,7 +93,7 @@ def _main(main: Callable[..., int], channel: Channel, reporter: Any, options: li
 
 
 def unusable(channel: Channel, why: str) -> NoReturn:
-    """Report that the grader's files are at fault, and end the process."""
+    """Report faulty files of the grader, and end the process."""
     channel.send(values.dumps(["unusable", why[:_TEXT]]))
     script.leave(1)
 
@@ -111,10 +111,10 @@ def speaker(send: Callable[[bytes], None], word: str) -> Callable[..., None]:
 
 
 def _clear_folders(files: set[str]) -> None:
-    """Remove what would stand in for one of these files, and conftest.py files of others.
+    """Remove stand-ins for these files, and conftest.py files of other origin.
 
-    In the folders of the files that is bytecode, and packages and extension modules with the name of
-    a file.
+    Stand-ins, in the folders of the files, are bytecode, and packages and extension modules with the name
+    of a file.
     """
     folders = {""}
     for path in files:

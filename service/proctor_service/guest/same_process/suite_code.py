@@ -20,7 +20,7 @@ class Unusable(Exception):
 class Test:
     """Code of a test, and the functions or classes to run after its statements.
 
-    `needed`: names of the modules that the test imports at top level.
+    `needed`: names of the modules imported by the test at top level.
     """
 
     def __init__(self, name: str, tree: ast.Module, run: Iterable[Any] = ()) -> None:
@@ -53,7 +53,7 @@ class Test:
 
 
 def _candidate(entry: types.CodeType | list[str] | None, namespace: dict[str, Any]) -> Any:
-    """Return the entry point, or the submission's last function; a built-in never stands in."""
+    """Return the entry point, or the submission's last function; built-in functions are left out."""
     if entry is None:
         return function_calls.last_function(namespace)
     if isinstance(entry, list):
@@ -72,7 +72,7 @@ def compile_tests(before: str, setup: str, tests: list[dict[str, Any]]) -> list[
 
 
 def check_imports(tests: list[Test]) -> None:
-    """Raise Unusable if Python and the working directory lack a module that the tests need."""
+    """Raise Unusable if Python and the working directory lack a module needed by the tests."""
     for name in sorted({name for test in tests for name in test.needed}):
         brought = name == "solution" or any(map(os.path.lexists, (name, f"{name}.py")))
         if not brought and importlib.util.find_spec(name) is None:
@@ -101,7 +101,7 @@ def _assert_alone(tree: ast.Module) -> None:
 
 
 def _imported(statements: list[ast.stmt]) -> Iterator[str]:
-    """Iterate over the full names of the modules that these statements import."""
+    """Iterate over the full names of the modules imported by these statements."""
     for node in statements:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

@@ -7,10 +7,10 @@
     ["ended", id, [exit code, name, places], {}]          the submission ended itself
     ["answer", id, value, news], ["raise", id, exception, news], ["unusable", id, text, {}]
 
-A side that waits for an answer serves requests, so calls nest. ``news``: ``p`` the positions of
-containers in the operands, ``u`` changed containers, ``d`` numbers to release
-(`passed_data.py`). References: ``h`` an object of the sender, ``o`` an object of the receiver, ``m`` a
-passed container, ``p`` a function of the submission by its name, ``e`` an exception.
+A side waiting for an answer serves requests, so calls nest. ``news``: ``p`` the positions of containers
+in the operands, ``u`` changed containers, ``d`` numbers to release (`passed_data.py`). References: ``h``
+an object of the sender, ``o`` an object of the receiver, ``m`` a passed container, ``p`` a function of
+the submission by its name, ``e`` an exception.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Exports:
         self._next = 1
 
     def number(self, value: Any) -> int:
-        """Return the number of an object; a new one on its first export."""
+        """Return the number of an object, a new number on its first export."""
         number = self._numbers.get(id(value))
         if number is None:
             number = self._numbers[id(value)] = self._next
@@ -80,10 +80,12 @@ class Exports:
 
 
 class Conversation:
-    """One side's half. ``side`` implements ``perform``, ``describe``, ``resolve``, ``named``,
-    ``refer``, ``forget``, ``unusable``, and ``ended`` on the tests' side.
+    """Half of a conversation.
 
-    ``widens``: narrow numbers of numpy are received as such that calculate like Python's.
+    ``side`` implements ``perform``, ``describe``, ``resolve``, ``named``, ``refer``, ``forget``,
+    ``unusable``, and ``ended`` on the tests' side.
+
+    ``widens``: narrow numbers of numpy are received as numbers calculating like Python's.
     """
 
     def __init__(self, channel: Any, side: Any, widens: bool = False) -> None:

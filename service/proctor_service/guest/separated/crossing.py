@@ -1,10 +1,9 @@
-"""Values that cross between the two interpreters besides data: exceptions, iterators, awaitables,
-and names.
+"""Values crossing between the two interpreters besides data: exceptions, iterators, awaitables, and names.
 
-An exception is ``["e", number, class names, text, arguments, places, fields]``. It becomes an instance of
-the first of its classes that the receiver has in a library, or of a class by the same name that derives from
-it. Only ``type(x)`` and the descriptors of built-in types are used, so no code of the object runs, except for
-the text and the fields of an exception.
+An exception is ``["e", number, class names, text, arguments, places, fields]``. The receiver makes an
+instance of the first of its classes known from a library, or of a derived class with the same name. Only
+``type(x)`` and the descriptors of built-in types are used, so no code of the object runs, except for the
+text and the fields of an exception.
 """
 
 from __future__ import annotations
@@ -45,11 +44,11 @@ _FIELDS = (
     ),
     *("object", "offset", "pos", "reason", "start", "strerror", "text"),
 )
-"""Fields of exceptions that tests may read (`judge/analysis/functions.py`)."""
+"""Fields of exceptions open to tests (`judge/analysis/functions.py`)."""
 # An exception of a test framework ends a test; the submission may not choose how.
 _NOT_OF = ("unittest", "_pytest", "pytest")
 TRACE, NUMBER = "__proctor_trace__", "__proctor_number__"
-"""Marks of an exception from the other side, in its ``__dict__``: places, and number if it has one."""
+"""Marks of an exception from the other side, in its ``__dict__``: places, and number, if any."""
 
 
 def names_of(error: BaseException) -> list[str]:

@@ -98,7 +98,7 @@ def _is_array(kind: Any) -> bool:
 
 
 def _contents(value: Any) -> Any:
-    """Return a container's contents: bytes of a flat one, a copy of an array, else a flat list."""
+    """Return a container's contents: bytes of a flat container, a copy of an array, else a flat list."""
     kind = type(value)
     if kind is list:
         return list.__getitem__(value, _whole)

@@ -1,15 +1,14 @@
 """File operations of the service in a stateful sandbox: read and write a file, save all files.
 
-Each operation runs in its own process as the sandbox's user, after the isolation is active, so a
-path can reach only files in reach of the sandbox's own programs. A failure is an exit code and a
-line on stderr.
+Each operation runs in its own process as the sandbox's user, after the isolation is active, so a path can
+reach only files in reach of the sandbox's own programs. A failure is an exit code and a line on stderr.
 
-`restore` unpacks saved files in another sandbox, for a grading. The tar archive follows the job's
-line on the channel; only parts of the archive are in memory. A hostile agent made the archive. The
-process unpacks as the sandbox's user, inside the isolation, before any code of the submission runs.
-Writes never follow links and stay inside work/, home/ and tmp/; devices, pipes and sockets are
-skipped. Of an image, `layer.py` applies the changes. An archive that is invalid or too large raises
-`work_files.Unfit`, which leads to a verdict, since only the agent can have caused the error.
+`restore` unpacks saved files in another sandbox, for a grading. The tar archive follows the job's line on
+the channel; only parts of the archive are in memory. A hostile agent made the archive. The process
+unpacks as the sandbox's user, inside the isolation, before any code of the submission runs. Writes never
+follow links and stay inside work/, home/ and tmp/; devices, pipes and sockets are skipped. Of an image,
+`layer.py` applies the changes. An invalid or too large archive raises `work_files.Unfit`, which leads to
+a verdict, since only the agent can have caused the error.
 """
 
 from __future__ import annotations
@@ -139,7 +138,7 @@ class _Input:
 
 
 def operate(source: str, most_written_bytes: int, arguments: list[Any]) -> None:
-    """Run the function `main` of a source of the service; it may read the standard input."""
+    """Run the function `main` of a source of the service; `main` may read the standard input."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (most_written_bytes,) * 2)
     namespace: dict[str, Any] = {"__name__": "operation"}
     exec(compile(source, "<operation>", "exec", dont_inherit=True), namespace)
@@ -215,7 +214,7 @@ class _Incoming:
 
 
 def _unpack(archive: Any, box: str) -> None:
-    """Unpack in one pass, by descriptors of folders: names may be longer than a path may be."""
+    """Unpack in a single pass, by descriptors of folders: names may be longer than a path may be."""
     here, there = _Walk(box), _Walk(box)
     folders: dict[str, Any] = {}
     while (member := archive.next()) is not None:
@@ -247,7 +246,7 @@ def _unpack(archive: Any, box: str) -> None:
 
 
 def _parts_of(name: str) -> list[str] | None:
-    """Return the parts of a member's name; None for a name that does not belong here."""
+    """Return the parts of a member's name; None for a name outside of the saved folders."""
     parts = name.split("/")
     if parts[0] not in SAVED or len(parts) < 2 or {"", ".", ".."}.intersection(parts):
         return None
@@ -257,7 +256,7 @@ def _parts_of(name: str) -> list[str] | None:
 class _Walk:
     """An open folder below the box, and the way to it. Moves along real folders, and makes missing ones.
 
-    It holds a single descriptor, since a hostile agent chose the depth.
+    The walk holds a single descriptor, since a hostile agent chose the depth.
     """
 
     def __init__(self, box: str) -> None:
@@ -295,7 +294,7 @@ class _Walk:
 
 
 def _link(walk: _Walk, target: list[str] | None, folder: int, name: str) -> None:
-    """Make another name for a file that was unpacked before; none for anything else."""
+    """Make another name for a file unpacked before; ignore other targets."""
     if target is None:
         return
     *above, last = target

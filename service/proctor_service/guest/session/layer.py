@@ -1,10 +1,10 @@
 """The changes of a sandbox against its image, as a layer: saved, and applied to another sandbox.
 
-Format: a tar archive as the image specification of the Open Container Initiative has it for layers
-(layer.md), with `.wh.NAME` for a removed file or folder. `.wh..wh..opq`, in a folder which hides
-all of the image's own, is applied but never written: `retained.py` decides about each missing name.
-Hard links become copies. Lost are pipes and sockets, names with the prefix `.wh.`, the bits for
-another user or group, extended attributes, times of links, and paths above 4096 bytes.
+Format: a tar archive by the image specification of the Open Container Initiative for layers (layer.md),
+with `.wh.NAME` for a removed file or folder. `.wh..wh..opq`, in a folder which hides all of the image's
+own, is applied but never written: `retained.py` decides about each missing name. Hard links become
+copies. Lost are pipes and sockets, names with the prefix `.wh.`, the bits for another user or group,
+extended attributes, times of links, and paths above 4096 bytes.
 
 A hostile agent made the changes. Files able to subvert a grading stay behind (see `retained.py`).
 Applying follows no link, and ends in this sandbox.
@@ -24,7 +24,7 @@ from .streams import WholeFile, write_all
 DESCRIPTOR = 301
 """The folder with all changes: descriptor of the first process of an image's sandbox."""
 LOWER = 302
-"""Another: the image as it was."""
+"""Another: the image without changes."""
 _REMOVED, _HIDES = ".wh.", ".wh..wh..opq"
 _MODE = 0o1777
 _CHUNK = 1 << 18
@@ -34,7 +34,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def is_present() -> bool:
-    """Return True in the first process of an image's sandbox, and if it lends the folder."""
+    """Return True in the first process of an image's sandbox, and in processes lent the folder."""
     try:
         os.fstat(DESCRIPTOR)
     except OSError:
@@ -92,9 +92,8 @@ def _path(folder: str, name: str) -> str:
 def _removed(folder: str, changed: list[str]) -> list[str]:
     """Return the names of the image which a changed folder lost without a mark of their own.
 
-    The folder was removed and made again, or is inside of such a folder. The overlay marks it by an
-    attribute that only root of the machine may read, so the image and the sandbox's own view are
-    compared.
+    The folder, or a folder above, was removed and made again. The overlay's mark for this is an attribute
+    readable by root of the machine alone, so the image and the sandbox's own view are compared.
     """
     try:
         gone = set(os.listdir(_in_image(folder))).difference(changed)
@@ -171,7 +170,7 @@ def _apply_one(archive: Any, member: Any, parents: list[str], name: str) -> None
 
 
 def _way_to(path: Iterable[str]) -> int:
-    """Open a folder; make it and those on the way where they are missing."""
+    """Open a folder; make all missing folders on the way."""
     here = os.open("/", _FOLDER)
     try:
         for part in path:

@@ -1,6 +1,6 @@
 """Session: the first process of a stateful sandbox, which starts commands and outlives them.
 
-Orders arrive on the channel, one line of JSON each:
+Orders arrive on the channel, each a line of JSON:
 
     ["run", N, kind, what]   with five descriptors: the command's stdin, stdout and stderr, and the
                              other ends of the last two
@@ -9,14 +9,14 @@ Orders arrive on the channel, one line of JSON each:
     ["defaults", directory, variables]   of later runs
     ["clear"]                kill every process except the session
 
-The session sends `["ready"]` once, then `["exited", N, status, cpu seconds, peak kilobytes]` for
-each run, with the word "not started" if the process could not be started. While a command runs, its
-output goes directly to the service. Background processes of a command may write output later: the
-session reads and discards this output, since a closed pipe would kill them with SIGPIPE.
+The session sends `["ready"]` once, then `["exited", N, status, cpu seconds, peak kilobytes]` for each
+run, with the word "not started" if the process could not be started. While a command runs, its output
+goes directly to the service. Background processes of a command may write output later: the session reads
+and discards this output, since a closed pipe would kill them with SIGPIPE.
 
 Other processes of the sandbox run as the same user and are hostile. They cannot read or trace the
-session (not dumpable) or signal it (the first process of its pid namespace). Other attacks on the
-session damage only their own sandbox.
+session (not dumpable) or signal it (the first process of its pid namespace). Other attacks on the session
+damage only their own sandbox.
 """
 
 from __future__ import annotations
@@ -161,10 +161,9 @@ class _Session:
         self.runs[pid] = _Run(number, outputs, changes, freezes)
 
     def fork(self) -> int:
-        """Fork; without a running command, if the process limit is used up, kill the background
-        processes.
+        """Fork; without a running command, if the process limit is used up, kill the background processes.
 
-        Running commands are never killed; after some retries, raises OSError.
+        Running commands are spared; after some retries, raises OSError.
         """
         for _ in range(_FORK_TRIES):
             try:
@@ -287,7 +286,7 @@ def _kill_all_of(leader: int) -> None:
     """Kill a command's processes: its session and all descendants.
 
     A process with its own session and an exited parent is a background process and survives. All
-    processes are stopped during the search, so that a fork cannot escape.
+    processes are stopped during the search, so forks cannot escape.
     """
     _signal_all(signal.SIGSTOP)
     parents, doomed = {}, {leader}

@@ -1,9 +1,9 @@
 """Decides by path which changes of an agent a fresh sandbox of the same image takes over.
 
-Files which interpreters, loaders and shells would read before a grading begins stay behind: all
-below system folders and below the folders of variables such as PATH, and the dotfiles of home
-folders. The most specific rule decides about a path: the working directory is taken over, even
-below a system folder. A file or link never replaces a folder on the way to such a file.
+Files which interpreters, loaders and shells would read before a grading begins stay behind: all below
+system folders and below the folders of variables such as PATH, and the dotfiles of home folders. The most
+specific rule decides about a path: the working directory is taken over, even below a system folder. A
+file or link never replaces a folder on the way to such a file.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ LIBRARIES = (
 class Rule:
     """Rule of an image, and of a task.
 
-    `kept_paths`: paths taken over everywhere. `left_out`: paths that always stay behind,
-    but for longer paths in `kept_paths`. All paths are absolute.
+    `kept_paths`: paths taken over everywhere. `left_out`: paths always staying behind, but for longer
+    paths in `kept_paths`. All paths are absolute.
     """
 
     def __init__(
