@@ -22,11 +22,11 @@ THREADS = {
 }  # fmt: skip
 """Variables for the number of threads, which else would be the number of the machine's cores.
 
-A preloaded library must not start threads at all, as a fork has none of them.
+A preloaded library must start without threads, as a fork has none of them.
 """
 HASH_SEED = "PYTHONHASHSEED"
 HASH_SEEDS = (1, 2, 3, 4)
-"""Seeds of Python's str hashes, and so of the order of sets: a task has one of them, on each replica.
+"""Seeds of Python's str hashes, and so of the order of sets: a task has the same seed on each replica.
 
 Python fixes the seed at its start, so each seed takes a warm interpreter, and slots, of its own.
 """

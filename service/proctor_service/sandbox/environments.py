@@ -42,8 +42,8 @@ class Ids:
 class Image:
     """An unpacked image.
 
-    `digest`: of its manifest. `layers`: folders with its files, the topmost first, as overlayfs takes
-    them. `holds`: files or folders which its sandboxes hold against removal. `variables`, `user`,
+    `digest`: of its manifest. `layers`: folders with its files, the topmost first, in the order of
+    overlayfs. `holds`: files or folders which its sandboxes hold against removal. `variables`, `user`,
     `group`, `groups`, `workdir`: of its configuration. `programs`: names of all programs on its PATH.
     `python`: version of the interpreter `python3`, if able to judge Python code. `ids`: None if an
     ordinary user owns all files.
@@ -88,7 +88,7 @@ class BuiltEnvironment:
 
 
 Environments = Mapping[str, BuiltEnvironment]
-"""Environments of a service by name, without the default one."""
+"""Environments of a service by name, without the default."""
 
 NO_ENVIRONMENTS: Environments = MappingProxyType({})
 
@@ -101,40 +101,40 @@ class LayeredEnvironments(Protocol):
     """Environments of images, to which layers can be added."""
 
     async def derived(self, environment: str, key: str, make: MakeLayer) -> str:
-        """Return the name of an environment with one more layer over that of an image.
+        """Return the name of an environment with another layer over an environment with an image.
 
-        `key`: names the layer among those of the image; the layer of a key is made once, and is removed
-        when it was not used for long. Raises SandboxUnavailable.
+        `key`: names the layer among the image's layers; the layer of a key is made once, and is removed
+        after a long time without use. Raises SandboxUnavailable.
         """
 
 
 @runtime_checkable
 class ImagesByName(Protocol):
-    """Environments that are images of registries."""
+    """Environments made of images in registries."""
 
     def image_name(self, reference: str) -> str:
-        """Return the name of an image's environment. Raises ValueError for one that is not allowed."""
+        """Return the name of an image's environment. Raises ValueError for a forbidden image."""
 
     def image_in(self, environment: str) -> str | None:
-        """Return the name of the image by name in an environment, if it has one."""
+        """Return the name of the image by name in an environment, if any."""
 
 
 HoldEnvironment = Callable[[str], AbstractAsyncContextManager[None]]
 """Context in which the environment with this name has all its files: an image by name is fetched first.
 
-It raises UnknownEnvironment and SandboxUnavailable.
+Raises UnknownEnvironment and SandboxUnavailable.
 """
 
 
 def hold_nothing(_: str) -> AbstractAsyncContextManager[None]:
-    """Return a context without effect, for environments that are always there."""
+    """Return a context without effect, for environments with files always in place."""
     return nullcontext()
 
 
 async def derived_from(
     environments: Environments, environment: str, key: str, make: MakeLayer
 ) -> str:
-    """Return the name of an environment with one more layer; see `LayeredEnvironments.derived`."""
+    """Return the name of an environment with another layer; see `LayeredEnvironments.derived`."""
     if not isinstance(environments, LayeredEnvironments):
         raise SandboxUnavailable(f"environment {environment}: nothing can be added to it here")
     return await environments.derived(environment, key, make)
@@ -147,26 +147,26 @@ def default_python(settings: Settings) -> Path:
 
 @runtime_checkable
 class ReplacedEnvironments(Protocol):
-    """Environments, of which those of a file may be replaced while they are used."""
+    """Environments; a file's environments may be replaced while in use."""
 
     listed: dict[str, BuiltEnvironment]
 
     def replace_listed(self, listed: Mapping[str, BuiltEnvironment]) -> set[str]:
-        """Take other environments; return the names that are new, gone or others than before."""
+        """Take other environments; return the names of new, removed and changed environments."""
 
 
 @runtime_checkable
 class TakesEnvironments(Protocol):
-    """Backend whose environments may change."""
+    """Backend with changeable environments."""
 
     def environments_changed(self, names: Collection[str], environments: Environments) -> None:
         """Start the next sandboxes of these names as `environments` has them; present ones stay."""
 
 
 class Starts(Generic[K, T]):
-    """Starts the sandboxes of a name, such as an environment, once for all waiting callers.
+    """Starts the sandboxes of a name, for example an environment, once for all waiting callers.
 
-    `start` starts those of a name. `failed` is called with the name and the error after a failed
+    `start` starts the sandboxes of a name. `failed` is called with the name and the error after a failed
     start.
     """
 
@@ -215,7 +215,7 @@ class Starts(Generic[K, T]):
 
 @dataclass(frozen=True, slots=True)
 class WatchedFolders:
-    """Contents of folders at one moment: inode, time of the last change, and names of each."""
+    """Contents of folders at the same moment: inode, time of the last change, and names of each."""
 
     folders: Sequence[Path]
     seen: Mapping[Path, _Contents]

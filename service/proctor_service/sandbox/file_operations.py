@@ -39,7 +39,7 @@ class FileOperations(ABC):
         """
 
     async def _operation(self, operation: Operation, keep_bytes: int) -> Ended:
-        """Run code of the service, which may print up to `keep_bytes`. For a backend that has it."""
+        """Run code of the service, which may print up to `keep_bytes`. For a backend with operations."""
         raise NotImplementedError
 
     async def operate(self, operation: Operation, most_bytes: int = 1 << 16) -> bytes:
@@ -49,7 +49,7 @@ class FileOperations(ABC):
         return _check(ended, f"printed more than {most_bytes} bytes")
 
     async def set_command_defaults(self, directory: str, variables: Mapping[str, str]) -> None:
-        """See `StatefulSandbox.set_command_defaults`. For a backend that has it."""
+        """See `StatefulSandbox.set_command_defaults`. For backends with command defaults."""
         raise NotImplementedError
 
     async def write_file(self, path: str, data: bytes) -> None:
@@ -81,8 +81,8 @@ class FileOperations(ABC):
 def _check_waiting(ended: Ended) -> None:
     """Raise SandboxLost for an operation which waited too long, without other running processes.
 
-    The operation waited for the machine or for the service: unlike the use of CPU time, such a wait
-    is beyond the sandbox's programs.
+    The operation waited for the machine or for the service: unlike the use of CPU time, this wait is
+    beyond the sandbox's programs.
     """
     if ended.ending == "wall_limit":
         raise SandboxLost("the sandbox's files could not be transferred in time")

@@ -1,7 +1,7 @@
-"""Installed things that verdicts depend on, by name: packages of an interpreter, programs of languages.
+"""Installed influences on verdicts, by name: packages of an interpreter, programs of languages.
 
-Two machines with the same names and versions judge alike. Only names of files, their sizes and times
-are read, so a start takes a few milliseconds for it.
+Two machines with the same names and versions judge alike. Only names of files, their sizes and times are
+read, so this takes a few milliseconds of a start.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _normalized(name: str) -> str:
 
 
 def _files_in(language: Language) -> Iterator[str]:
-    """Yield the files named in a language's commands, such as the jars of JUnit."""
+    """Yield the files named in a language's commands, for example the jars of JUnit."""
     for word in (*(language.compile or ()), *language.run):
         for part in word.split(":"):
             if part.startswith("/") and Path(part).is_file():
@@ -88,7 +88,7 @@ def _files_in(language: Language) -> Iterator[str]:
 def _described(file: Path) -> str:
     """Return path, size and date of a file, which packages of a system keep from their build.
 
-    For a script of npm the manifest of its package stands in place of both: npm dates it anew.
+    For a script of npm the manifest of its package stands in place of both: npm sets a new date.
     """
     try:
         about = file.stat()

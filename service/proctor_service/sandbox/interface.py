@@ -23,12 +23,11 @@ from proctor_service.settings import Settings, Share
 from proctor_service.settings.environments import DEFAULT as DEFAULT
 
 Spent: TypeAlias = Callable[[tuple[str, str], float, float], None]
-"""Called with tenant and job, seconds of a sandbox since the last call for it, and dollars."""
+"""Called with tenant and job, seconds of a sandbox since the last call for this sandbox, and dollars."""
 Asleep: TypeAlias = Callable[[int, int, Mapping[tuple[str, str], int]], None]
-"""Called with the sandboxes that leave their cores to others, all leased ones, and the long runners by
-tenant and job."""
+"""Called with the counts of yielding and of all leased sandboxes, and the long runners by tenant and job."""
 PAYER: ContextVar[tuple[str, str]] = ContextVar("PAYER", default=("", ""))
-"""Tenant and job that the sandboxes leased in this context are for."""
+"""Tenant and job of the sandboxes leased in this context."""
 
 
 def charge_nobody(_: float) -> None:
@@ -36,7 +35,7 @@ def charge_nobody(_: float) -> None:
 
 
 CHARGE: ContextVar[Callable[[float], None]] = ContextVar("CHARGE", default=charge_nobody)
-"""Called with core seconds that the sandboxes used in this context have used since the last call."""
+"""Called with core seconds since the last call, used by the sandboxes of this context."""
 
 FLOOD_BYTES = 64 << 20  # output beyond this ends a program with output_limit
 MAX_FILE_BYTES = 32 << 20  # of a stateful sandbox's file: the service holds it in memory
@@ -55,9 +54,9 @@ Ending = Literal[
 class Limits:
     """Resource limits of a sandbox.
 
-    `cpu_seconds` is the sum over all processes; `wall_seconds` bounds idle time. Both are of one test,
-    from one `Sandbox.begin_test` to the next. `total_…`: of all tests together; None for the default.
-    The work of our code before the program counts for none of them.
+    `cpu_seconds` is the sum over all processes; `wall_seconds` bounds idle time. Both are of a single
+    test, from a `Sandbox.begin_test` to the next. `total_…`: of all tests together; None for the default.
+    The work of our code before the program is left out.
     """
 
     cpu_seconds: float
@@ -72,23 +71,23 @@ class Limits:
 
     @property
     def all_cpu_seconds(self) -> float:
-        """CPU seconds of all tests together in one sandbox."""
+        """CPU seconds of all tests together in a sandbox."""
         total = self.total_cpu_seconds
         return TESTS * self.cpu_seconds if total is None else total
 
     @property
     def all_wall_seconds(self) -> float:
-        """Idle seconds of all tests together in one sandbox."""
+        """Idle seconds of all tests together in a sandbox."""
         total = self.total_wall_seconds
         return TESTS * self.wall_seconds if total is None else total
 
     @property
     def are_used_up(self) -> bool:
-        """True if there is no time for any test."""
+        """True if the time for tests is used up."""
         return min(self.all_cpu_seconds, self.all_wall_seconds) <= 0
 
     def with_time(self, seconds: float) -> Limits:
-        """Return these limits with `seconds` of CPU time, and as much idle time, for one thing."""
+        """Return these limits with `seconds` of CPU time, and as much idle time, for a single purpose."""
         return replace(
             self,
             cpu_seconds=seconds,
@@ -106,13 +105,12 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Resources used by a sandbox's program: seconds since it began, and peak megabytes.
+    """Resources used by a sandbox's program: seconds since the program's start, and peak megabytes.
 
-    `idle_seconds`: wall time in which the sandbox neither ran nor waited for a core.
-    `active_seconds`: wall time minus run-queue wait, bounded by a command's timeout; 0 if unknown,
-    for example when the command ended before the first sample. `compile_seconds`: the part of
-    `cpu_seconds` that a compiler took. `control_seconds`: CPU time of the negative control, which
-    is no part of `cpu_seconds`.
+    `idle_seconds`: wall time in which the sandbox neither ran nor waited for a core. `active_seconds`:
+    wall time minus run-queue wait, bounded by a command's timeout; 0 if unknown, for example when the
+    command ended before the first sample. `compile_seconds`: the compiler's part of `cpu_seconds`.
+    `control_seconds`: CPU time of the negative control, in addition to `cpu_seconds`.
     """
 
     cpu_seconds: float = 0.0
@@ -139,7 +137,7 @@ class Usage:
 class Ended:
     """Ending of a sandbox's program, and its output up to `Limits.output_kb`.
 
-    `doubt`: why a failure may not be the program's own; empty without doubt.
+    `doubt`: why a failure may have an outside cause; empty without doubt.
     """
 
     ending: Ending
@@ -156,13 +154,12 @@ class Ended:
 class Traits:
     """Properties of a backend, and the protections missing on this machine.
 
-    `degraded`: names of the missing protections. `allows_network`: a sandbox can get network
-    access. The local backend never allows network access, since the only route would lead to the
-    service itself. `tools`: directories inside a sandbox with packages missing from some Python
-    environments (pytest). `missing_languages`: by environment, the languages that its image was
-    found to lack; known once the environment is in use. `judged_with`: what verdicts depend on here,
-    texts by part and name, for the replica's fingerprint. `has_operations`: see
-    `StatefulSandbox.operate`.
+    `degraded`: names of the missing protections. `allows_network`: a sandbox can get network access. The
+    local backend always refuses network access, since the only route would lead to the service itself.
+    `tools`: directories inside a sandbox with packages missing from some Python environments (pytest).
+    `missing_languages`: by environment, the languages found missing in its image; known once the
+    environment is in use. `judged_with`: influences on verdicts here, texts by part and name, for the
+    replica's fingerprint. `has_operations`: see `StatefulSandbox.operate`.
     """
 
     name: str
@@ -179,11 +176,11 @@ class Traits:
 class GuestMessage:
     """First message to the program in a sandbox, and the limits.
 
-    `line` is JSON, and names the work of the program. `keep_stdout_bytes` raises the number
-    of stored stdout bytes above `Limits.output_kb`, for work whose answer is on stdout.
-    `takes_turns`: after each line sent, the program waits for a reply, and this wait is excluded
-    from idle time. A line starting with `!` is an out-of-band message, which expects no reply.
-    `on_line` is called in the event loop with each line as it arrives; `receive` returns it, too.
+    `line` is JSON, and names the work of the program. `keep_stdout_bytes` raises the number of stored
+    stdout bytes above `Limits.output_kb`, for work with the answer on stdout. `takes_turns`: after each
+    line sent, the program waits for a reply, and this wait is excluded from idle time. A line starting
+    with `!` is an out-of-band message, which expects no reply. `on_line` is called in the event loop with
+    each line as it arrives; `receive` returns the line, too.
     """
 
     line: bytes
@@ -206,11 +203,11 @@ class Sandbox(Protocol):
     def send(self, line: bytes) -> None:
         """Send a line to the program, or the bytes announced by an earlier line.
 
-        Does nothing after the program closed its end.
+        Ignored after the program closed its end.
         """
 
     def begin_test(self) -> None:
-        """Begin the next test: the limits of one test count from now on."""
+        """Begin the next test: the limits of a single test count from now on."""
 
     async def drain(self) -> None:
         """Wait until most of the queued data is sent, or the program has closed its end."""
@@ -255,10 +252,10 @@ class Command:
 class Operation:
     """Code of the service, run by its own interpreter inside of a stateful sandbox.
 
-    `source`: Python of the standard library, with a function `main`; a sandbox of an image has the modules
-    that its fork server has loaded. `arguments` of `main`: JSON values. `stdin`, `stdout`: paths of files
-    of the service, which `main` reads as descriptor 0 and appends to as 1, up to `most_written_bytes`.
-    `freezes`: all other processes are stopped while it runs.
+    `source`: Python of the standard library, with a function `main`; a sandbox of an image has the
+    modules loaded by its fork server. `arguments` of `main`: JSON values. `stdin`, `stdout`: paths of
+    files of the service, which `main` reads as descriptor 0 and appends to as 1, up to
+    `most_written_bytes`. `freezes`: all other processes are stopped during the run.
     """
 
     source: str
@@ -301,7 +298,7 @@ class StatefulSandbox(Protocol):
     async def snapshot(self) -> bytes:
         """Return a tar archive of all files in work/, home/ and tmp/, without processes.
 
-        In an image: of all that differs from the image, as a layer of the OCI image format.
+        In an image: of all differences from the image, as a layer of the OCI image format.
         """
 
     async def restore(
@@ -310,15 +307,15 @@ class StatefulSandbox(Protocol):
         """Apply the snapshot of another sandbox of the same image.
 
         Changes from which a grading could take code are left out: an agent made them
-        (`guest/session/retained.py`). Paths in `kept_paths` are applied in any case, and paths in
-        `left_out` in none but below a longer path in `kept_paths`. Raises FileRefused.
+        (`guest/session/retained.py`). Paths in `kept_paths` are applied in any case; paths in `left_out`
+        are left out, but below a longer path in `kept_paths`. Raises FileRefused.
         """
 
     async def operate(self, operation: Operation, most_bytes: int = 1 << 16) -> bytes:
-        """Run code of the service in the sandbox, as its user, and return what it printed.
+        """Run code of the service in the sandbox, as its user, and return its output.
 
-        Its processes cannot be traced by the sandbox's programs. Raises FileRefused where `main` fails, or
-        prints more than `most_bytes`. Backends without `Traits.has_operations` lack this method.
+        Its processes cannot be traced by the sandbox's programs. Raises FileRefused where `main` fails,
+        or prints more than `most_bytes`. Backends without `Traits.has_operations` lack this method.
         """
 
     async def set_command_defaults(self, directory: str, variables: Mapping[str, str]) -> None:
@@ -335,7 +332,7 @@ class StatefulSandbox(Protocol):
 
 
 class Sandboxes(Protocol):
-    """Source of sandboxes: all that a judge needs of a backend."""
+    """Source of sandboxes: a judge's view of a backend."""
 
     @property
     def traits(self) -> Traits:
@@ -346,7 +343,7 @@ class Sandboxes(Protocol):
     ) -> AbstractAsyncContextManager[Sandbox]:
         """Lease a fresh sandbox; leaving the context removes the sandbox and all its processes.
 
-        `hash_seed`: of its Python, one of HASH_SEEDS. Raises SandboxUnavailable when none is available.
+        `hash_seed`: of its Python, from HASH_SEEDS. Raises SandboxUnavailable.
         """
 
     def open(
@@ -355,16 +352,16 @@ class Sandboxes(Protocol):
         """Lease a stateful sandbox; leaving the context removes the sandbox and all its processes.
 
         Memory, processes and disk are limited for all commands together, CPU and wall time for each
-        command. Raises SandboxUnavailable when none is available.
+        command. Raises SandboxUnavailable.
         """
 
 
 @runtime_checkable
 class EndsIdle(Protocol):
-    """Backend that keeps environments ready for their next use."""
+    """Backend with environments kept ready for their next use."""
 
     def end_idle(self) -> None:
-        """End the environments, beside the default one, that nobody uses at the moment."""
+        """End the environments without users at the moment, beside the default."""
 
 
 @runtime_checkable
@@ -378,11 +375,11 @@ class DerivingSandboxes(Protocol):
 async def derived_environment(
     sandboxes: Sandboxes, environment: str, key: str, make: MakeLayer
 ) -> str:
-    """Return the name of an environment with one more layer over that of an image.
+    """Return the name of an environment with another layer over an environment with an image.
 
     The layer of a key is made once: `make` gets the path of a new file, and writes an archive of tar
-    there, as `StatefulSandbox.snapshot` returns it. Folders that the archive lacks keep the mode and owner
-    of the image's. Raises SandboxUnavailable, and what `make` raises.
+    there, as from `StatefulSandbox.snapshot`. Folders missing in the archive keep the mode and owner of
+    the image's. Raises SandboxUnavailable, and the errors of `make`.
     """
     if not isinstance(sandboxes, DerivingSandboxes):
         raise SandboxUnavailable(f"environment {environment}: nothing can be added to it here")
@@ -390,7 +387,7 @@ async def derived_environment(
 
 
 class PassedSandboxes:
-    """Source of sandboxes that passes all questions on: the base of those that change some."""
+    """Source of sandboxes passing all questions on: base class for sources with some changes."""
 
     def __init__(self, sandboxes: Sandboxes) -> None:
         self._sandboxes = sandboxes
@@ -427,11 +424,10 @@ class Backend(Sandboxes, Protocol):
         """Stop every sandbox and all processes behind the sandboxes."""
 
     def when_asleep(self, callback: Asleep) -> None:
-        """Call `callback(yielding, lent, long_runners)` when sandboxes leave their cores to others.
+        """Call `callback(yielding, lent, long_runners)` when sandboxes yield their cores to other programs.
 
-        `yielding`: leased sandboxes asleep, or running for so long that other programs may begin
-        beside them. `lent`: all leased sandboxes. `long_runners`: those that run for long, by
-        tenant and job.
+        `yielding`: leased sandboxes asleep, or running long enough for other programs to begin beside
+        them. `lent`: all leased sandboxes. `long_runners`: the long running sandboxes, by tenant and job.
         """
 
     def census(self) -> dict[str, int]:
@@ -439,10 +435,10 @@ class Backend(Sandboxes, Protocol):
 
 
 class BackendSource(Protocol):
-    """Makes a backend of one kind for the service and for each judge process."""
+    """Makes a backend of its kind for the service and for each judge process."""
 
     def make(self, settings: Settings, share: Share, environments: Environments) -> Backend:
-        """Return the backend for a part of the machine. Raises StartError if it is unavailable."""
+        """Return the backend for a part of the machine. Raises StartError for an unavailable backend."""
 
     def examine(self, settings: Settings) -> list[MachineCheck]:
         """Return the checks of `proctor doctor`; blocks. Raises StartError."""

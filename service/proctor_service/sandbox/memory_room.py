@@ -74,9 +74,9 @@ def _available(*names: str) -> Iterator[MemoryRoom]:
 
 
 def is_machine_short() -> bool:
-    """Return True where a program such as earlyoom may end processes for lack of memory.
+    """Return True where a program like earlyoom may end processes for lack of memory.
 
-    Such programs begin at about a tenth, and what they have ended gives memory back.
+    These programs begin at about a tenth, and the ended processes give memory back.
     """
     total, left = (sum(room.megabytes for room in _available(each)) for each in _TOTAL_AND_LEFT)
     return left < total * _SCARCE_SHARE

@@ -1,22 +1,22 @@
 """Service side of a sandbox's program: lines in both directions, its output, and its ending.
 
-All work happens in callbacks of the event loop, which never block. Data from a program is hostile:
-this module only bounds the data, and other modules parse the lines. A `Poller` watches all descriptors
-of programs behind a single descriptor of the event loop: libuv checks, adds and removes each with six
-calls of epoll_ctl(2), and a sandbox has three descriptors for some milliseconds. A second epoll(7)
-instance needs two calls for each.
+All work happens in callbacks of the event loop, without blocking. Data from a program is hostile: this
+module only bounds the data, and other modules parse the lines. A `Poller` watches all descriptors of
+programs behind a single descriptor of the event loop: libuv checks, adds and removes each with six calls
+of epoll_ctl(2), and a sandbox has three descriptors for some milliseconds. A second epoll(7) instance
+needs two calls for each.
 
-Pure functions classify the ending of a program. A SIGKILL is ambiguous: the sender may be the service
-(a limit, or a result no longer needed), the kernel (out of memory), the program itself, or another
-process outside. The service's own reason is checked first, then the kernel's counters, then the status
-alone. The order is the same under load and on an idle machine, so the verdict does not depend on timing.
+Pure functions classify the ending of a program. A SIGKILL is ambiguous: the sender may be the service (a
+limit, or an unneeded result), the kernel (out of memory), the program itself, or another process outside.
+The service's own reason is checked first, then the kernel's counters, then the status alone. The order is
+the same under load and on an idle machine, so the verdict is independent of timing.
 
 Process 1 of a PID namespace cannot be killed from inside: the kernel ignores a SIGKILL from the same
-namespace. Its unexplained end came from outside and is no evidence against the submission. An
-unexplained SIGKILL of a program beside its init is the program's own, unless the machine is short of
-memory, so that a program such as earlyoom may have sent it. An out-of-memory kill below the sandbox's
-own limit is no evidence either. Where the sandbox has no memory cgroup, any such kill around it, in
-the service's cgroup or on the machine, may have been one of the sandbox's: a program that failed
+namespace. Its unexplained end came from outside, and says nothing against the submission. An unexplained
+SIGKILL of a program beside its init is the program's own, unless the machine is short of memory: then a
+program like earlyoom may be the sender. An out-of-memory kill below the sandbox's own limit also says
+nothing against the submission. Where the sandbox lacks a memory cgroup, any out-of-memory kill around the
+sandbox, in the service's cgroup or on the machine, may have hit the sandbox: a program with a failure
 meanwhile is judged again.
 """
 
@@ -72,7 +72,7 @@ class Poller:
         self._readers[descriptor] = read
 
     def remove(self, descriptor: int) -> None:
-        """Forget an open descriptor, before it is closed: a copy in a sandbox may live on."""
+        """Forget an open descriptor, before its close: a copy in a sandbox may live on."""
         if self._readers.pop(descriptor, None) is None:
             return
         if self._epoll is None:
@@ -98,7 +98,7 @@ class Poller:
 
 
 class Lines:
-    """Queues in both directions: lines from a program, and the size of the data not yet sent."""
+    """Queues in both directions: lines from a program, and the size of the unsent data."""
 
     def __init__(self) -> None:
         self.open = True
@@ -149,7 +149,7 @@ class Lines:
         return self._unread_bytes <= _UNREAD_BYTES and len(self._lines) <= _UNREAD_LINES
 
     def _close_lines(self) -> None:
-        """Note that no further line arrives."""
+        """Note the end of the lines."""
         self.open = False
         self.on_line = None  # it refers to the sandbox, which reference counts are to free
         self._wake()
@@ -186,7 +186,7 @@ class Channel(Lines, ABC):
 
     @abstractmethod
     def on_flood(self) -> None:
-        """Handle a program that sends more than the service will read."""
+        """Handle a program with more output than the service will read."""
 
     def send(self, line: bytes, descriptors: Sequence[int] = ()) -> None:
         """Send a line; data beyond the socket's buffer is queued.
@@ -336,7 +336,7 @@ class Stream:
 
 
 def _ignore(_: bytes) -> None:
-    """Take the output of a closed stream: there is none."""
+    """Ignore the output of a closed stream."""
 
 
 # ---------------------------------------------------------------- ending
@@ -350,14 +350,12 @@ SHORT_OF_OBJECTS = "its user ran out of kernel objects meanwhile, such as pipes"
 class Evidence:
     """Facts known once all processes of a sandbox are gone.
 
-    `status`: as from wait(2). `stopped_for`: the service's reason for stopping the sandbox, or
-    None. `out_of_memory_kills`: total over all processes of the sandbox. `cpu_exceeded`: their CPU
-    time is above a limit.
-    `at_memory_limit`: the sandbox reached its own memory limit. `is_foreign`: no process of the
-    sandbox can have sent the signal of `status`. `kills_around`: number of
-    processes killed for memory around it meanwhile, where no cgroup of its own counts.
-    `in_shortage`: the kernel refused its user something meanwhile that all of this user's sandboxes
-    share.
+    `status`: as from wait(2). `stopped_for`: the service's reason for stopping the sandbox, or None.
+    `out_of_memory_kills`: total over all processes of the sandbox. `cpu_exceeded`: their CPU time is
+    above a limit. `at_memory_limit`: the sandbox reached its own memory limit. `is_foreign`: the signal
+    of `status` came from outside the sandbox. `kills_around`: number of processes killed for memory
+    around the sandbox meanwhile, where it lacks a counting cgroup of its own. `in_shortage`: the kernel
+    meanwhile refused a resource shared by all sandboxes of the same user.
     """
 
     status: int

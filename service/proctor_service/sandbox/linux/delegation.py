@@ -1,10 +1,10 @@
 """Delegation in cgroup v2: the group below which this process may create groups with limits.
 
-In v2 a group with processes cannot have children with limits; only the machine's root is exempt
-(see "No Internal Process Constraint" in the kernel's cgroup-v2.rst). The service therefore moves
-itself into a child of its group, the service group. Processes started later begin there, and share
-the parent. Where its group has other processes, or no controllers, the groups of sandboxes are below
-the nearest group above that can have them, and the service stays where it is.
+In v2 a group with processes cannot have children with limits; only the machine's root is exempt (see "No
+Internal Process Constraint" in the kernel's cgroup-v2.rst). The service therefore moves itself into a
+child of its group, the service group. Processes started later begin there, and share the parent. Where
+its group has other processes, or no controllers, the groups of sandboxes are below the nearest suitable
+group above, and the service stays in its group.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _UNLIMITED = ("", "max")  # first word of these files: `max 100000` in cpu.max
 
 
 def own_group(own: Path = _OWN, root: Path = _ROOT) -> Path | None:
-    """Return this process's v2 group; None where /sys/fs/cgroup is no v2 mount."""
+    """Return this process's v2 group; None unless /sys/fs/cgroup is a v2 mount."""
     if not (root / "cgroup.controllers").exists():
         return None
     for line in own.read_text().splitlines():
@@ -70,7 +70,7 @@ def delegated(own: Path, root: Path = _ROOT) -> Path | str:
 
 
 def _above(group: Path, root: Path) -> Path | None:
-    """Return the nearest group above for groups with limits; None if there is none.
+    """Return the nearest group above for groups with limits; None without a suitable group.
 
     A limit of the service holds for its sandboxes: the search ends at a group with a limit.
     """
@@ -87,7 +87,7 @@ def _above(group: Path, root: Path) -> Path | None:
 
 
 def _is_limited(group: Path) -> bool:
-    """Return True if processes that leave a group escape a limit."""
+    """Return True if processes leaving a group escape a limit."""
     for name in _LIMITS:
         with contextlib.suppress(FileNotFoundError):  # the controller is not enabled
             if (group / name).read_text().partition(" ")[0].strip() not in _UNLIMITED:
@@ -107,7 +107,7 @@ def shares_cores(directory: Path) -> bool:
 
 
 def _enable(directory: Path, *, is_container: bool) -> None:
-    """Enable the controllers below a group, whose processes move away. Raises OSError."""
+    """Enable the controllers below a group, after moving its processes away. Raises OSError."""
     if set((directory / "cgroup.subtree_control").read_text().split()) >= _NEEDED:
         return
     if not (directory / "cgroup.type").exists():  # the machine's root, which keeps its processes

@@ -75,9 +75,9 @@ def perform(calls: Iterable[Call]) -> None:
 def clone(flags: int) -> int:
     """Fork straight into new namespaces; returns 0 in the child, its pid in the parent.
 
-    Only for a single-threaded process. Python's own fork hooks reset locks held by other threads,
-    and copy a hundred pages; with a single thread these hooks are unnecessary. Modules with
-    registered fork hooks are not notified (`script.prepare` seeds `random`).
+    Only for a single-threaded process. Python's own fork hooks reset locks held by other threads, and
+    copy a hundred pages; with a single thread these hooks are unnecessary. Fork hooks registered by
+    modules are skipped (`script.prepare` seeds `random`).
     """
     pid: int = syscall(_CLONE, flags | SIGCHLD, None, None, None, None)
     return pid if pid >= 0 else check(pid, "clone")

@@ -1,7 +1,7 @@
 """Reads of /proc about a sandbox's processes, from the service's side.
 
-A process may end during any read; the read then returns an empty result. A read for which the
-machine lacks a descriptor or memory says nothing about the process: it raises Unread. Formats:
+A process may end during any read; the read then returns an empty result. A failed read for lack of a
+descriptor or of memory on the machine raises Unread: the process's state is then unknown. Formats:
 proc(5), and for schedstat the kernel's Documentation/scheduler/sched-stats.rst (nanoseconds run,
 nanoseconds waited for a core).
 """
@@ -61,7 +61,7 @@ def read(path: str) -> bytes:
 def out_of_memory_kills(path: str) -> int:
     """Return the number of processes killed for memory so far, by the file of `kills_path`.
 
-    Returns 0 where the kernel does not count them. Raises Unread.
+    Returns 0 where the kernel lacks the counter. Raises Unread.
     """
     _, found, rest = read(path).partition(b"\noom_kill ")
     return int(rest.split(None, 1)[0]) if found else 0
@@ -98,7 +98,7 @@ def pid_of(pidfd: int) -> int | None:
 def is_exiting(pidfd: int) -> bool:
     """Return True if a pidfd's process is exiting or gone; False if the state is unknown.
 
-    A process whose first thread alone has exited lives on in its other threads.
+    After the exit of its first thread alone, a process lives on in its other threads.
     """
     try:
         return _is_exiting(pidfd)
@@ -138,8 +138,8 @@ def tree(pid: int) -> list[int]:
 def walk(pid: int, most: int | None = None, init: int | None = None) -> dict[int, list[int]] | None:
     """Return the threads of `pid` and of all its descendants, by process. Raises Unread.
 
-    Among them are the orphans that are children of `init`. Returns None if there are more than
-    `most` threads, in the time of reading `most` threads.
+    Includes orphans, the children of `init`. Returns None for more than `most` threads, in the time of
+    reading `most` threads.
     """
     found: dict[int, list[int]] = {}
     todo = [pid]
@@ -218,9 +218,9 @@ def exceeds_memory(pids: list[int], limit_mb: float) -> bool:
 
 
 def memory_directory(pid: int) -> str:
-    """Return the /proc directory that shows a process's memory.
+    """Return the /proc directory with a process's memory.
 
-    Usually the process's own; a first thread that has exited shows no memory, and others may live.
+    Usually the process's own; an exited first thread shows no memory, while other threads may live.
     """
     own = f"/proc/{pid}"
     if not _has_no_memory(own):

@@ -268,21 +268,21 @@ def _only(argument: int, values: tuple[int, ...], otherwise: int) -> list[Instru
 
 
 def _ioctls() -> list[Instruction]:
-    """Allow the requests that files, pipes, sockets and terminals have."""
+    """Allow the requests of files, pipes, sockets and terminals."""
     *refusing, _ = _none_of(_ARG1, (_TIOCSTI, _TIOCLINUX, _TIOCSETD))
     code = [*refusing, *_tree(sorted(_IOCTL)), (_AND, 0, 0, _IOCTL_BYTE)]
     return [*code, *_tree([_IOCTL_TERMINAL]), (_RETURN, 0, 0, _ENOTTY)]
 
 
 def _families_and_protocols() -> list[Instruction]:
-    """Allow these families, types and protocols; others may make the kernel load a module."""
+    """Allow these families, types and protocols; any other may make the kernel load a module."""
     code: list[Instruction] = [(_LOAD, 0, 0, _ARG0), *_unless(_FAMILIES, _EAFNOSUPPORT)]
     code += [(_LOAD, 0, 0, _ARG1), (_AND, 0, 0, _TYPE_BITS), *_unless(_TYPES, _ESOCKTNOSUPPORT)]
     return [*code, *_only(_ARG2, _PROTOCOLS, _EPROTONOSUPPORT)]
 
 
 def _unless(values: tuple[int, ...], otherwise: int) -> list[Instruction]:
-    """Go on behind this code for one of the values, else return."""
+    """Go on behind this code for a listed value, else return."""
     jumps = [(_EQUAL, len(values) - place, 0, value) for place, value in enumerate(values)]
     return [*jumps, (_RETURN, 0, 0, otherwise)]
 

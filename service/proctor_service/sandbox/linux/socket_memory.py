@@ -1,10 +1,9 @@
-"""Memory of sockets that the kernel charges to no cgroup, from the service's side.
+"""Memory of sockets outside of all cgroups, from the service's side.
 
-A connection that no process has accepted yet belongs to no cgroup, and neither do the data that wait
-there. And the kernel fills pages of 32 KB with the data of all connections of a thread: a single byte
-that waits unread holds a page which is charged to nobody. No counter has these pages. They are at most
-as many as the queues of a network namespace may hold, as the namespace has sent, and as the memory of
-the machine has grown for which the kernel names no use.
+An unaccepted connection and its waiting data belong to no cgroup. And the kernel fills pages of 32 KB
+with the data of all connections of a thread: a single unread byte holds an uncharged page. These pages
+are missing in all counters. They are at most as many as the queues of a network namespace may hold, as
+the namespace has sent, and as the machine's memory of unnamed use has grown.
 
 Formats: proc(5), sock_diag(7), and the kernel's uapi/linux/inet_diag.h.
 """
@@ -45,7 +44,7 @@ _SOCKET_BYTES = 4 << 10  # of a socket itself, with its options
 class MachineMemory:
     """Memory of the whole machine, in bytes.
 
-    `sockets`: buffers of TCP and UDP. `unnamed`: memory in use for which the kernel names no use, with
+    `sockets`: buffers of TCP and UDP. `unnamed`: memory in use without a use named by the kernel, with
     the pages of these buffers. Both 0 while unreadable.
     """
 
@@ -94,8 +93,8 @@ class MachineFiles:
 class SocketMemory:
     """Sums over the TCP and UDP sockets of a network namespace, in bytes.
 
-    `unaccepted`: of connections without a file. `most_held`: the most that shared pages may hold for
-    what waits in queues.
+    `unaccepted`: of connections without a file. `most_held`: the most memory of shared pages for the
+    waiting data in queues.
     """
 
     unaccepted: int = 0
@@ -115,7 +114,7 @@ class NetworkSockets:
         self._closed = False
 
     def memory(self) -> SocketMemory | None:
-        """Return the sums over all sockets; None after `close`, or if the kernel lists none."""
+        """Return the sums over all sockets; None after `close`, or if the kernel lacks the list."""
         try:
             with self._lock:
                 found = [
@@ -133,7 +132,7 @@ class NetworkSockets:
         )
 
     def close(self) -> None:
-        """Close the netlink socket, at the end of a list in progress; never blocks."""
+        """Close the netlink socket, at the end of a list in progress; returns at once."""
         self._closed = True
         if self._lock.acquire(blocking=False):
             self._netlink.close()

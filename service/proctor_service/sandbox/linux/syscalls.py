@@ -66,7 +66,7 @@ waitid:247:95 write:1:64 writev:20:66
 
 
 def numbers(machine: str) -> dict[str, int]:
-    """Return the numbers by name; `machine` as in `uname -m`. Raises KeyError for another one."""
+    """Return the numbers by name; `machine` as in `uname -m`. Raises KeyError for other machines."""
     if machine not in MACHINES:
         raise KeyError(machine)
     column = 1 + MACHINES.index(machine)

@@ -1,18 +1,18 @@
 """Time limits of a program, and the turns of a conversation, in which waiting is not idle time.
 
-A sandbox first does work of ours: it takes the job, unpacks files, runs the tests' setup. Then it says
-on the channel that the program begins (`began`), with the CPU time until then. This time is no part of
-the program's; it has limits of its own (`of_preparation`). Only the first line counts, which our code
-sends before a statement of the submission can run.
+A sandbox first does work of ours: it takes the job, unpacks files, runs the tests' setup. Then the
+sandbox reports on the channel the program's begin (`began`), with the CPU time until then. This time is
+apart from the program's, with limits of its own (`of_preparation`). Only the first line counts, which our
+code sends before a statement of the submission can run.
 
 Samples of a program's times come now and then, and tests begin in between. The time between the last
-sample of a test and the first sample of the next one counts for both together only: no test fails for
-the time of another.
+sample of a test and the first sample of the next counts for both together only: no test fails for the
+time of another.
 
-A line from the program ends its turn, except for an out-of-band message. A line to the program
-begins its next turn. A program with unread input cannot end its turn, and after the last input the
-program keeps the turn. So at any time exactly one side of a conversation has the turn, whatever
-each side writes or leaves unread, and the peer's turn never counts as idle time.
+A line from the program ends its turn, except for an out-of-band message. A line to the program begins its
+next turn. A program with unread input cannot end its turn, and after the last input the program keeps the
+turn. So at any time exactly one side of a conversation has the turn, regardless of writes and of unread
+input, and the peer's turn never counts as idle time.
 
 Standard library only; this file is also copied into remote sandboxes.
 """
@@ -26,10 +26,10 @@ from typing import Literal
 from ...guest.channel import BEGAN, TIMED
 
 ASIDE = b"!"
-"""First byte of an out-of-band message, which does not end the turn."""
+"""First byte of an out-of-band message, during which the turn goes on."""
 
 TESTS = 10
-"""Without a limit of all tests together, they have that of so many tests."""
+"""Default limit of all tests together, as a multiple of a test's limit."""
 UNSEEN_TIMES = 3
 """Multiple of the time limits allowed for time which cannot be attributed to a sandbox.
 
@@ -45,7 +45,7 @@ _MICROSECOND = 1e-6
 
 
 def began(first_line: bytes) -> tuple[float, float] | None:
-    """Return what a sandbox says as its program begins; None if its first line says something else.
+    """Return a sandbox's report of its program's begin; None if the first line is another message.
 
     The values: CPU seconds of the sandbox until then, and its monotonic clock.
     """
@@ -60,7 +60,7 @@ class FirstLine:
         self._data: bytes | None = b""
 
     def add(self, data: bytes) -> tuple[float, float] | None:
-        """Return what `began` finds in the first line, once, with the data which complete the line."""
+        """Return the values of `began` from the first line, once, with the data which complete the line."""
         if self._data is None:
             return None
         line, is_whole, _ = (self._data + data).partition(b"\n")
@@ -71,8 +71,8 @@ class FirstLine:
 class TimeLimits:
     """Compares a program's times with its limits; all in seconds.
 
-    `cpu` and `wall` (idle time) of one test; `all_cpu` and `all_wall` of all tests together, or None
-    for the default.
+    `cpu` and `wall` (idle time) of a test; `all_cpu` and `all_wall` of all tests together, or None for
+    the default.
     """
 
     def __init__(

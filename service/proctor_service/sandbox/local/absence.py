@@ -1,8 +1,8 @@
 """Time in which the service was stopped: by a signal or a debugger, or with its container.
 
-A stop of the service alone lets programs go on, and a stop of the container stops them as well. Nobody
-can tell these apart afterwards. So a program that would be idle for too long only if this time counts
-has no verdict: it runs again.
+A stop of the service alone lets programs go on, and a stop of the container stops them as well.
+Afterwards the two look the same. So a program over its idle limit only with this time included gets no
+verdict, and runs again.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import threading
 import time
 
 LONGEST_PAUSE_SECONDS = 0.75
-"""A longer pause is not the monitor's own."""
+"""A longer pause has a cause outside the monitor."""
 _MOST_BYTES = 4096
 
 
 class Absence:
-    """Total time in which the event loop's thread neither ran nor waited for a core, in long pauses."""
+    """Total time of long pauses in which the event loop's thread neither ran nor waited for a core."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -38,7 +38,7 @@ class Absence:
             self.active_seconds = active_seconds
 
     def seconds_now(self) -> float:
-        """Return the seconds until now, and not until the last note alone."""
+        """Return the seconds until now, including the time since the last note."""
         if self._at is not None and time.monotonic() - self._at > LONGEST_PAUSE_SECONDS:
             self.note_presence()
         return self.seconds

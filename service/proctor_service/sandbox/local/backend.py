@@ -1,11 +1,11 @@
 """Local backend: fresh sandboxes on this machine, each a fork of a warm interpreter.
 
-The backend has a pool of slots for each environment and hash seed in use. `lease` takes the sandbox of
-a slot. After the lease the kernel removes the sandbox, and the slot forks the next. The pool of the
-default environment with the first seed is always there; another starts with its first lease, and ends
-when it was idle for long. All pools share cgroups, user ids and the number of slots. A periodic sweep
-samples all sandboxes except very young sandboxes: CPU time, idle time, sleeping sandboxes, and long
-runners, beside which other programs may begin; it also shares the cores by job.
+The backend has a pool of slots for each environment and hash seed in use. `lease` takes the sandbox of a
+slot. After the lease the kernel removes the sandbox, and the slot forks the next. The pool of the default
+environment with the first seed is always there; another pool starts with its first lease, and ends after
+a long idle time. All pools share cgroups, user ids and the number of slots. A periodic sweep samples all
+sandboxes except very young sandboxes: CPU time, idle time, sleeping sandboxes, and long runners, beside
+which other programs may begin; the sweep also shares the cores by job.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class LocalBackend:
         return dict(sum((pool.census() for pool in self._pools.values()), Counter()))
 
     def environments(self) -> tuple[str, ...]:
-        """Return the environments that have a pool at the moment."""
+        """Return the environments with a pool at the moment."""
         return tuple(dict.fromkeys(environment for environment, _ in self._pools))
 
     def forkserver_of(self, sandbox: Sandbox) -> int:
@@ -236,7 +236,7 @@ class LocalBackend:
         return SlotPool(launch, warm_slots, self._new_place, self._parts)
 
     def _new_place(self) -> Place | None:
-        """Return the place of another slot; where there is none, another pool gives up a slot."""
+        """Return the place of another slot; at the maximum, another pool gives up a slot."""
         if len(self._all_slots()) >= self._plan.max_slots and not any(
             pool.give_up_one() for pool in self._idlest()
         ):
@@ -254,7 +254,7 @@ class LocalBackend:
         return sorted(self._pools.values(), key=lambda pool: pool.last_used_at)
 
     async def _started(self, name: PoolName) -> SlotPool:
-        """Start a pool, once for all who wait. Raises SandboxUnavailable."""
+        """Start a pool, once for all waiting callers. Raises SandboxUnavailable."""
         if self._closing:
             raise SandboxUnavailable("the service is stopping")
         try:
@@ -278,15 +278,16 @@ class LocalBackend:
         return pool
 
     def _warm_slots(self) -> int:
-        """Return the slots that each pool of the default environment keeps.
+        """Return the number of slots of each pool of the default environment.
 
-        The submissions of one task may take all slots at once, so each has as many, if there is room.
+        The submissions of a task may take all slots at once, so each pool has as many, as far as room
+        allows.
         """
         room = 3 * self._plan.max_slots // 4 // len(HASH_SEEDS)
         return min(self._plan.warm_slots, max(_WARM_SLOTS, room))
 
     def _launch_in(self, environment: str) -> Launch:
-        """Return the launch of an environment whose files are there; blocks. Raises StartError."""
+        """Return the launch of an environment with its files in place; blocks. Raises StartError."""
         if environment == DEFAULT:
             return self._plan.launch
         if environment in self._watched:
@@ -334,7 +335,7 @@ class LocalBackend:
             await pool.close()
 
     def _check_watches(self) -> None:
-        """End sandboxes whose watches of epoll take more memory than their limit, if no cgroup counts."""
+        """End sandboxes with more memory for watches of epoll than their limit, unless a cgroup counts."""
         for sandbox, pid in self._leased():
             if (limit := sandbox.memory_limit) is not None:
                 look = partial(watches_exceed, pid, limit.megabytes)
@@ -355,7 +356,7 @@ class LocalBackend:
             self._search = asyncio.get_running_loop().create_task(self._end_holders())
 
     async def _end_holders(self) -> None:
-        """Look which sandboxes hold most of what is short, and end them, until nothing is short."""
+        """Find the largest holders of the short resources, and end them, until the shortage is over."""
         while self._short:
             kinds = {own: self._short & kinds_of(own) for own in (True, False)}
             self._short = 0
@@ -374,7 +375,7 @@ class LocalBackend:
             await asyncio.sleep(time.monotonic() - begun)
 
     def environments_changed(self, names: Collection[str], environments: Environments) -> None:
-        """End the pools of these environments as soon as nobody uses them; see `TakesEnvironments`."""
+        """End the pools of these environments at the end of their last use; see `TakesEnvironments`."""
         for name, pool in list(self._pools.items()):
             if name[0] in names:
                 self._watched.pop(name[0], None)
@@ -386,19 +387,19 @@ class LocalBackend:
                 self._pools[f"{name[0]} {self._former}", name[1]] = pool  # no environment's name
 
     def end_idle(self) -> None:
-        """End the pools, beside the default one, that nobody uses; see `EndsIdle`."""
+        """End the unused pools, beside the default; see `EndsIdle`."""
         for name, pool in list(self._pools.items()):
             if pool is not self._default and pool.is_idle(0):
                 self._drop(name, pool)
 
     def _drop_idle(self) -> None:
-        """End the pools, beside the default one, that nobody has used for long."""
+        """End the long unused pools, beside the default."""
         for name, pool in list(self._pools.items()):
             if pool is not self._default and pool.is_idle(self._plan.idle_seconds):
                 self._drop(name, pool)
 
     def _drop_surplus(self) -> None:
-        """End the pools that were idle for longest where there are many: of images, there may be."""
+        """End the longest idle pools above the maximum: images may have many pools."""
         own = [pool for pool in self._idlest() if pool is not self._default]
         names = {id(pool): name for name, pool in self._pools.items()}
         for pool in own[: max(0, len(own) - _MOST_POOLS)]:
@@ -406,7 +407,7 @@ class LocalBackend:
                 self._drop(names[id(pool)], pool)
 
     def _drop(self, name: PoolName, pool: SlotPool) -> None:
-        """End a pool, unless somebody else has done so."""
+        """End a pool, unless already ended."""
         if self._pools.get(name) is pool:
             del self._pools[name]
             if name[0] not in self.environments() and name[0] not in set(self._plan.environments):
@@ -416,7 +417,7 @@ class LocalBackend:
             task.add_done_callback(self._ending.discard)
 
     async def _sweep(self) -> None:
-        """Enforce the limits until `close`, also after a failure: nothing else enforces them."""
+        """Enforce the limits until `close`, also after a failure: limits have no other enforcement."""
         for sweep in itertools.count():
             await asyncio.sleep(_SWEEP_SECONDS)
             try:

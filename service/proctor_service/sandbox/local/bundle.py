@@ -1,11 +1,11 @@
 """Start of the zygote: its parameters, code sent over its stdin, a short loader, and its process.
 
 A single interpreter is started and warmed for the whole pool. A fork server costs a fork and its
-isolation, and shares its memory with all others. A dead zygote is replaced when the next fork
+isolation, and shares its memory with all other fork servers. A dead zygote is replaced when the next fork
 server is needed; its fork servers live on.
 
-No part of the service is on a path visible to a sandbox, and the modules leave `sys.modules` before
-the first submission runs, so a submission cannot import them.
+No part of the service is on a path visible to a sandbox, and the modules leave `sys.modules` before the
+first submission runs, so a submission cannot import them.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class Launch:
     """File of `kills_path`, for sandboxes without a memory cgroup of their own."""
     contained: bool
     rlimits: tuple[tuple[int, int], ...]
-    """Limits that sandboxes inherit, soft and hard, in the order of `fork_server.RLIMITS`."""
+    """Limits inherited by sandboxes, soft and hard, in the order of `fork_server.RLIMITS`."""
     ids: SubordinateIds | None = None
     """Users of slots where the service is an ordinary user; None without them, and under root."""
     image_python: str | None = None
@@ -145,7 +145,7 @@ class Launch:
 
 
 def with_hash_seed(launch: Launch, hash_seed: int) -> Launch:
-    """Return the launch of interpreters with a seed of str hashes, also of those that programs start."""
+    """Return the launch with a seed of str hashes, for interpreters started by programs, too."""
     environment = {**launch.environment, HASH_SEED: str(hash_seed)}
     config = {**launch.config, "hash_seed": str(hash_seed)}
     return replace(launch, environment=environment, config=config)
@@ -198,7 +198,7 @@ class Spawner:
         return self._process.pid
 
     async def open(self) -> None:
-        """Start a zygote if none runs. Raises StartError on failure."""
+        """Start a zygote unless already running. Raises StartError on failure."""
         async with self._starting:
             if self.ready:
                 return
@@ -232,7 +232,7 @@ class Spawner:
             raise
 
     def _start(self) -> None:
-        """Start the zygote and block until it reports readiness."""
+        """Start the zygote and block until its report of readiness."""
         self._end()
         launch = self._launch
         orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

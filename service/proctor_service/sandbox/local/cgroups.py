@@ -67,10 +67,10 @@ class Hierarchy:
 
 
 class Group:
-    """Cgroup of a fork server and its sandboxes; without a hierarchy, a group that does nothing.
+    """Cgroup of a fork server and its sandboxes; without a hierarchy, a group without effect.
 
     `fork_seconds`: CPU seconds between the last reading of the sandbox before and `begin`: the end of
-    that sandbox and the fork of this one.
+    that sandbox and the fork of the present sandbox.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class Group:
         self._set = (memory_mb, processes)
 
     def set_weight(self, weight: float) -> None:
-        """Set the group's part of the cores, AWAKE at most. Only speed depends on it."""
+        """Set the group's part of the cores, AWAKE at most. Affects speed alone."""
         if self._weight != weight and self._hierarchy and "cpu" in self._directories:
             self._hierarchy.set_weight(self._directories["cpu"], weight)
         self._weight = weight
@@ -161,11 +161,11 @@ class Group:
 
     @property
     def limit_bytes(self) -> int:
-        """Memory limit of the group, as last set; 0 without a group that counts memory."""
+        """Memory limit of the group, as last set; 0 without a memory group."""
         return self._limit_bytes
 
     def held_bytes(self) -> int:
-        """Return the group's memory that the kernel could not give back; 0 while unreadable.
+        """Return the group's unreclaimable memory; 0 while unreadable.
 
         Pages of files are left out, and (v1) all memory of the kernel but for buffers of TCP and UDP.
         """
@@ -225,7 +225,7 @@ class Group:
             return self._peak >= 0 and int(os.pread(self._peak, 64, 0)) >= most
 
     def forget_kills(self) -> None:
-        """Forget past kills for memory, so that the next ending does not depend on them."""
+        """Forget past kills for memory: they must not influence the next ending."""
         self._events_before = self._memory_events()
         if self._v1 and self.at_memory_limit():
             with self._lock, contextlib.suppress(OSError):
@@ -292,9 +292,9 @@ class Groups:
 def find() -> tuple[Hierarchy | None, str]:
     """Return the hierarchy in which this process may create groups, or None and the reason.
 
-    v2 needs a group that this process may change: delegated by systemd's `Delegate=yes`, in a
-    writable /sys/fs/cgroup of a container, or as root. This process may move into another group
-    there (`delegation.py`).
+    v2 needs a group writable by this process: delegated by systemd's `Delegate=yes`, in a writable
+    /sys/fs/cgroup of a container, or as root. This process may move into another group there
+    (`delegation.py`).
     """
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
@@ -336,7 +336,7 @@ def remove_stale(hierarchy: Hierarchy) -> None:
 
 
 def remove_left_by(pid: int) -> None:
-    """Remove the groups of a killed process, whose last processes may need a moment to end."""
+    """Remove the groups of a killed process; their last processes may need a moment to end."""
     hierarchy, _ = find()
     if hierarchy is None:
         return

@@ -1,8 +1,8 @@
-"""Weights of running sandboxes: jobs share the cores equally, whatever the number of their programs.
+"""Weights of running sandboxes: jobs share the cores equally, regardless of the number of their programs.
 
-Each tenant with a running program has a part of the cores by its weight, each of its jobs an equal
-part of that, and each running program of a job an equal part of the job's. No weight is below a
-quarter of the largest. The age of a program has no effect, so a program that compiles has its full weight.
+Each tenant with a running program has a part of the cores by its weight, each of its jobs an equal part
+of the tenant's, and each running program of a job an equal part of the job's. All weights are at least a
+quarter of the largest. The age of a program has no effect, so a compiling program has its full weight.
 Where no cgroup shares the cores, the fair order of the queue alone shares them.
 """
 
@@ -27,12 +27,12 @@ class CoreShares:
     """Weights by owner, from the moving averages of the numbers of running programs."""
 
     def __init__(self, tenant_weights: Mapping[str, float] = EQUAL) -> None:
-        """`tenant_weights`: parts by tenant, `*` for all others; 1 by default."""
+        """`tenant_weights`: parts by tenant, `*` for all other tenants; 1 by default."""
         self._tenant_weights = tenant_weights
         self._others_weight = tenant_weights.get("*", 1.0)
         self._programs: dict[Owner, float] = {}
         self.weights: Mapping[Owner, float] = {}
-        """Weight of each running program by owner; AWAKE for others."""
+        """Weight of each running program by owner; AWAKE for any other owner."""
 
     def update(self, running: Mapping[Owner, int]) -> None:
         """Note the numbers of running programs by owner; call at regular times."""

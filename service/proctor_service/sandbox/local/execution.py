@@ -106,8 +106,8 @@ class CommandExecution:
     def on_measurement(self, measurement: Measurement, share: float) -> None:
         """Add the time of a sample. `share`: this command's part among concurrent commands.
 
-        The waits for a core are not known per command. Unless a process waits for a core, all the
-        time counts; otherwise the command's share of the time used, plus the idle time.
+        The waits for a core are unknown per command. Unless a process waits for a core, all the time
+        counts; otherwise the command's share of the time used, plus the idle time.
         """
         settled = min(measurement.settled_seconds, time.monotonic() - self.started_at)
         idle = min(measurement.idle_seconds, settled)

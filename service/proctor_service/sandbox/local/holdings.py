@@ -1,7 +1,7 @@
-"""What the processes of a sandbox hold of the things that the kernel counts by user; see `shortages`.
+"""Resources counted by user in the kernel, as held by the processes of a sandbox; see `shortages`.
 
-The sandbox controls how long these reads take, so they stop at a quarter of the user's limit, and
-watches of epoll(7), of which there may be millions, are estimated.
+The sandbox controls how long these reads take, so they stop at a quarter of the user's limit, and watches
+of epoll(7), of which there may be millions, are estimated.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def user_limits(open_files: int) -> UserLimits:
 
 @dataclass(frozen=True, slots=True)
 class Candidate(Generic[T]):
-    """A sandbox in use: the PID of its first process, and the kinds that are short for it.
+    """A sandbox in use: the PID of its first process, and the short kinds of resources.
 
     `is_repeatable`: its run can be repeated in another sandbox.
     """
@@ -85,7 +85,7 @@ class Candidate(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Holder(Generic[T]):
-    """A sandbox to be ended. `is_excess`: it holds more than a program can need."""
+    """A sandbox to be ended. `is_excess`: the sandbox holds more than a program can need."""
 
     sandbox: T
     is_excess: bool
@@ -94,9 +94,9 @@ class Holder(Generic[T]):
 def holders(candidates: Sequence[Candidate[T]], limits: UserLimits) -> list[Holder[T]]:
     """Return the sandboxes to be ended in a shortage. Too slow for an event loop.
 
-    Those with an excess, and at least half as much as the one that holds most; else the latter alone.
-    None of them where all together hold little: others of the same user then do. And those with
-    little in which a program may wait for ever, as the kernel made one of its pipes smaller than usual.
+    Sandboxes with an excess, and at least half as much as the largest holder; else the largest holder
+    alone. Neither where all together hold little: other processes of the user then hold the rest. In any
+    case small holders with a smaller pipe than usual from the kernel: their programs may wait for ever.
     """
     counts: list[tuple[float, Candidate[T]]] = []
     found: list[Holder[T]] = []
@@ -129,7 +129,7 @@ def watches_exceed(pid: int, megabytes: float) -> bool:
 
 
 class _Holdings:
-    """What the processes of a sandbox hold. `kinds`: bits of `shortage_probe`."""
+    """Resources held by the processes of a sandbox. `kinds`: bits of `shortage_probe`."""
 
     def __init__(self, kinds: int, limits: UserLimits) -> None:
         self.has_small_pipe = False
@@ -140,7 +140,7 @@ class _Holdings:
         self._polls: list[str] = []
 
     def part(self) -> float:
-        """Return the largest part of a limit; from a quarter on, it may be more."""
+        """Return the largest part of a limit; from a quarter on, a lower bound."""
         return max(
             (
                 self._limits.part(kind, number)
@@ -151,7 +151,7 @@ class _Holdings:
         )
 
     def count(self, pid: int) -> None:
-        """Add what `pid` and its descendants hold. Raises procfs.Unread."""
+        """Add the resources of `pid` and its descendants. Raises procfs.Unread."""
         self._count_all(pid)
         self._estimate_watches()
 
@@ -165,7 +165,7 @@ class _Holdings:
                         return
 
     def _descriptors(self, table: str) -> list[str]:
-        """Return the descriptors of a table. What another user's are is known from their lines alone."""
+        """Return the descriptors of a table; another user's are known from their lines alone."""
         with contextlib.suppress(OSError):
             try:
                 return os.listdir(f"{table}/fd")
@@ -209,7 +209,7 @@ class _Holdings:
 
 
 def _tables(process: int, threads: list[int]) -> Iterator[str]:
-    """Yield the directory of each table of descriptors: a thread may have one of its own."""
+    """Yield the directory of each table of descriptors: a thread may have a table of its own."""
     [kcmp] = kernel.numbers_of("kcmp")
     for number, thread in enumerate(threads):
         if number == 0 or kernel.syscall(kcmp, threads[0], thread, _KCMP_FILES, 0, 0) != 0:
@@ -221,7 +221,7 @@ def _info(table: str, name: str) -> list[bytes]:
 
 
 def _pipe_pages(process: int, descriptor: int) -> int:
-    """Return the pages of a pipe; the usual number where this process may not look."""
+    """Return the pages of a pipe; the usual number for an inaccessible pipe."""
     try:
         pidfd = os.pidfd_open(process)
     except OSError:

@@ -1,10 +1,10 @@
 """Resource use of a sandbox, from kernel counters. Idle time: only confirmed sleep counts.
 
-The kernel adds a thread's wait for a core to its schedstat only at the end of the wait. So a thread
-in state R may have been waiting since the last sample before its latest run, and the time after
-this sample stays unsettled until the wait ends, however long. Settled time is never revised. The
-duration of a sample is excluded: the state may change between the first and the last read, and on a
-busy machine a sample takes long.
+The kernel adds a thread's wait for a core to its schedstat only at the end of the wait. So a thread in
+state R may have been waiting since the last sample before its latest run, and the time after this sample
+stays unsettled until the wait ends, however long. Settled time is final. The duration of a sample is
+excluded: the state may change between the first and the last read, and on a busy machine a sample takes
+long.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class Settled:
     """A stretch of wall time with final figures; empty without settled time.
 
     `used_seconds`: CPU time over all cores. `idle_seconds`: time asleep. `unseen_seconds`: time of
-    unknown use. `asleep`: the stretch reaches to the present, and the sandbox slept. `away_seconds`:
-    time asleep, or stopped, in which the service was stopped; no part of `idle_seconds`.
+    unknown use. `asleep`: the stretch reaches to the present, and the sandbox slept. `away_seconds`: time
+    asleep, or stopped, in which the service was stopped; apart from `idle_seconds`.
     """
 
     seconds: float = 0.0
@@ -101,8 +101,8 @@ class _Mark:
 class IdleClock:
     """Converts samples of a sandbox into consecutive settled stretches of time without gaps.
 
-    Counting begins at `start`, whose threads and CPU time are unknown. `is_counted`: a cgroup
-    counts CPU time, including the time of ended threads.
+    Counting begins at `start`, with threads and CPU time unknown. `is_counted`: a cgroup counts CPU time,
+    including the time of ended threads.
     """
 
     def __init__(self, start: Sample, *, is_counted: bool) -> None:
@@ -308,7 +308,7 @@ class Seen:
         return self.waited_lately > _CONTENDED_SHARE * _LATELY_SECONDS
 
     def measure(self, sample: Sample, turns: TurnClock | None, *, is_counted: bool) -> Measurement:
-        """Add a sample and return the figures since the previous one; `turns`: of a conversation."""
+        """Add a sample and return the figures since the last sample; `turns`: of a conversation."""
         cpu, rested = sample.cpu_seconds, sample.rested_seconds
         if not is_counted:
             cpu = self.run_at_least(cpu, sample.threads)

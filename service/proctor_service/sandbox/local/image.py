@@ -1,7 +1,7 @@
-"""Start parameters of fork servers whose sandboxes have the file system of a container image.
+"""Start parameters of fork servers for sandboxes with the file system of a container image.
 
-Such a fork server is the default interpreter of this machine. It runs only code of the service: the
-programs of the image run in the sandbox alone.
+The fork server of an image is the default interpreter of this machine, and runs only code of the service:
+the programs of the image run in the sandbox alone.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def in_image(launch: Launch, image: Image, variables: Mapping[str, str]) -> Laun
 def _tools(tools: object) -> dict[str, str]:
     """Return the packages for pytest by their place in the fork server.
 
-    An image has compilers of its own, so it has no prepared files of this machine's.
+    An image has compilers of its own, so this machine's prepared files are left out.
     """
     assert isinstance(tools, dict)
     return {
@@ -151,14 +151,14 @@ async def with_python(launch: Launch, sandbox: StatefulSandbox) -> Launch:
 
 
 def compiled_part(launch: Launch) -> Compiled:
-    """Return the part of a launch that `with_python` makes: the same for all layers over an image."""
+    """Return the part of a launch made by `with_python`: the same for all layers over an image."""
     image = launch.config["image"]
     assert isinstance(image, dict)
     return {name: image[name] for name in ("python", "code")}
 
 
 def with_compiled_part(launch: Launch, compiled: Compiled) -> Launch:
-    """Return the launch with the part that `compiled_part` returned for the same image."""
+    """Return the launch with the result of `compiled_part` for the same image."""
     image = launch.config["image"]
     assert isinstance(image, dict)
     return replace(

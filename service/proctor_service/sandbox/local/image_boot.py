@@ -79,7 +79,7 @@ def own_folders(prefix: str, named: set[str]) -> Callable[[str], bool]:
 
 
 def main() -> None:
-    """Load the code and run the job. Never returns."""
+    """Load the code and run the job, without return."""
     channel, layer, code = map(int, sys.argv.pop().split())
     os.set_inheritable(channel, False)
     with contextlib.suppress(OSError):  # only a job with a snapshot needs the layer

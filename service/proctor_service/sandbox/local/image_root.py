@@ -25,7 +25,7 @@ from .isolation import BOX, DEVICES, USER_SYSCTLS, mounting_proc, show_device, w
 LAYER = 301
 """Descriptor of a sandbox's first process: the folder with all changes."""
 LOWER = 302
-"""Another: the image as it was. A snapshot needs both, and no attribute of the overlay."""
+"""Another: the unchanged image. A snapshot needs both, and works without attributes of the overlay."""
 CODE = 303
 """Another: the code for the image's interpreter."""
 _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
@@ -98,7 +98,7 @@ def _hold(path: str) -> None:
 
 
 def _show_layer(image: dict[str, Any], layer: str, root: str) -> None:
-    """Show the folder in which a layer lies, once for all its layers: one mount, and short names."""
+    """Show the folder of a layer, once for all its layers: a single mount, and short names."""
     store, _, name = layer.rpartition("/")
     if store not in image["stores"]:
         place = f"{root}/l{len(image['stores'])}"
@@ -125,9 +125,9 @@ def show_image(image: dict[str, Any]) -> None:
 def open_user_namespace(ids: list[int] | None) -> int:
     """Return the descriptor of a user namespace with these ids, for all sandboxes of this fork server.
 
-    It lies in another one, whose limits count for all its users together: a sandbox has many users,
-    and could else use up the limits of all of root's processes on the machine. -1 without `ids`: an
-    ordinary user's fork server is already in one.
+    The namespace lies in another namespace, with limits for all its users together: a sandbox has many
+    users, and could else use up the limits of all of root's processes on the machine. -1 without `ids`:
+    an ordinary user's fork server is already in a user namespace.
     """
     if ids is None:
         return -1
@@ -142,9 +142,9 @@ def open_user_namespace(ids: list[int] | None) -> int:
 def own_ids(image: dict[str, Any], number: int) -> None:
     """Give the sandboxes of fork server `number` user ids of their own, where the kernel can.
 
-    The kernel counts some means of a user for all its processes on the machine, such as pipes and
-    descriptors in transit: with the same ids, a sandbox could use up those of its neighbours. Needs
-    Linux 5.19; the ids of the image's files are then mapped by the mount.
+    The kernel counts some means of a user for all its processes on the machine, for example pipes and
+    descriptors in transit: with the same ids, a sandbox could use up its neighbours' part. Needs Linux
+    5.19; the ids of the image's files are then mapped by the mount.
     """
     ids = image["ids"]
     if ids is None or ids[1] != _IDS_OF_EACH:
@@ -333,7 +333,7 @@ def running_job(
 ) -> Callable[[int], None]:
     """Return the runner of a job: `own_main` in this interpreter, or else the image's interpreter.
 
-    Commands and sessions do not need the image's. The channel has the descriptor before the layer's.
+    Commands and sessions work without the image's. The channel has the descriptor before the layer's.
     """
     words = [*image["python"], "-S", "-c", image["boot"]]
 

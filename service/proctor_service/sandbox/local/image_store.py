@@ -30,7 +30,7 @@ def image_store_checks(settings: Settings) -> list[MachineCheck]:
 
 
 def _file_system(folder: Path) -> str:
-    """Return the type of the file system of a folder, or of its first parent that exists."""
+    """Return the type of the file system of a folder, or of its first existing parent."""
     place = next(each for each in (folder, *folder.parents) if each.exists())
     device = place.stat().st_dev
     number = f"{os.major(device)}:{os.minor(device)}"

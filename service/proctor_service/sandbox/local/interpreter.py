@@ -47,7 +47,7 @@ def find_interpreter(settings: Settings) -> Interpreter:
 def ask_interpreter(chosen: Path, variables: Mapping[str, str] = NO_VARIABLES) -> Interpreter:
     """Ask an interpreter, with these variables, for its directories and version.
 
-    Raises StartError if it does not run, or if its directories hide files of sandboxes.
+    Raises StartError if the interpreter fails to run, or if its directories hide files of sandboxes.
     """
     try:
         process = subprocess.run(

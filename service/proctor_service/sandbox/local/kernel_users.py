@@ -1,12 +1,12 @@
-"""What the kernel counts by user, where the service is an ordinary user.
+"""Resources counted by user in the kernel, where the service is an ordinary user.
 
 Pipes, descriptors in transit and watches of epoll(7) count for a user of the machine. With a range of
-subordinate ids (subuid(5)), each slot has a user of its own, as it has under root. Without one, all
+subordinate ids (subuid(5)), each slot has a user of its own, as under root. Without a range, all
 sandboxes are the service's user.
 
-Instances and watches of inotify(7), pending signals, locked memory and processes of a user
-namespace count for the namespace's users and also for the service's own user. Each sandbox
-may have so many that all of them together stay below the limit of that user.
+Instances and watches of inotify(7), pending signals, locked memory and processes of a user namespace
+count for the namespace's users and also for the service's own user. Each sandbox's part keeps all
+sandboxes together below the limit of the service's user.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class SubordinateIds:
     programs: tuple[str, str]
 
     def config(self, first_uid: int) -> dict[str, object]:
-        """Return the mapping for fork servers, whose users begin with `first_uid` inside."""
+        """Return the mapping for fork servers; their users begin with `first_uid` inside."""
         return {
             "first": first_uid,
             "maps": [
@@ -57,7 +57,7 @@ class SubordinateIds:
 def part_of(ids: SubordinateIds, index: int, count: int, users: int) -> SubordinateIds:
     """Return `users` of the ids for part `index` of `count` of a service.
 
-    Which ones is chance, so that two services of the same user hardly ever have the same.
+    The choice is random, so that two services of the same user hardly ever have the same ids.
     """
     block = ids.count // count
     users = min(users, block)
@@ -66,9 +66,9 @@ def part_of(ids: SubordinateIds, index: int, count: int, users: int) -> Subordin
 
 
 def find_subordinate_ids(needed: int) -> SubordinateIds | str:
-    """Return the ids that this process may map, or why it has none; blocks.
+    """Return the ids that this process may map, or the reason for their absence; blocks.
 
-    `needed`: how many there must be, one for each live sandbox.
+    `needed`: the least number of ids, a single id for each live sandbox.
     """
     programs = [shutil.which(name, path=_PROGRAMS_PATH) for name in ("newuidmap", "newgidmap")]
     if programs[0] is None or programs[1] is None:
@@ -101,7 +101,7 @@ def _longest(path: str) -> tuple[int, int]:
 
 
 def _refusal(ids: SubordinateIds) -> str:
-    """Map ids in a namespace as a trial; return why that is refused, empty if it is not."""
+    """Map ids in a namespace as a trial; return the reason of a refusal, empty on success."""
     command = [sys.executable, "-I", "-S", "-c", _ASK]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
@@ -123,7 +123,7 @@ def _refusal(ids: SubordinateIds) -> str:
 
 
 def own_user_check(ids: SubordinateIds | str | None) -> MachineCheck:
-    """Return the check of each sandbox's own user. `ids`: None where root needs none."""
+    """Return the check of each sandbox's own user. `ids`: None under root."""
     if ids is None:
         detail = "each live sandbox is a user of its own"
     elif isinstance(ids, SubordinateIds):
@@ -143,7 +143,7 @@ def own_user_check(ids: SubordinateIds | str | None) -> MachineCheck:
 
 
 def readable_by_others(paths: Iterable[str]) -> bool:
-    """Return True if other users can read these files and folders and what is directly inside."""
+    """Return True if other users can read these files, and these folders with their direct contents."""
     for path in paths:
         try:
             inside = [entry.path for entry in os.scandir(path)] if os.path.isdir(path) else []
@@ -164,7 +164,7 @@ def _is_open(path: str) -> bool:
 
 
 def bounds(sandboxes: int) -> dict[str, object]:
-    """Return what a sandbox of `sandboxes` may have, as a fork server in a user namespace sets it.
+    """Return the limits of each of `sandboxes`, for a fork server in a user namespace to set.
 
     `sysctls`: by name below /proc/sys; `pending_signals` and `locked_bytes`: its rlimits.
     """

@@ -115,7 +115,7 @@ def make_plan(
 ) -> LocalPlan:
     """Inspect the machine and return the plan for a part of the machine, by default the whole.
 
-    Raises StartError without an interpreter, and for paths that hide files of sandboxes.
+    Raises StartError without an interpreter, and for paths hiding files of sandboxes.
     """
     share = share or Share()
     check_settings(settings, environments)
@@ -185,7 +185,7 @@ def make_plan(
 
 
 def _judged_with(settings: Settings, interpreter: Interpreter) -> dict[str, dict[str, str]]:
-    """Return what verdicts depend on in sandboxes of this machine, for the fingerprint."""
+    """Return the influences of this machine on verdicts, for the fingerprint."""
     installed = on_path(interpreter.path)
     return {
         "interpreter": {"version": interpreter.version, "build": interpreter.build},
@@ -315,7 +315,7 @@ def _tool_paths() -> dict[str, str]:
 
 
 def _prepared_files() -> dict[str, str]:
-    """Return the mount of the folder of compilers' prepared files, if there is one."""
+    """Return the mount of the folder of compilers' prepared files, if present."""
     folder = prepared_folder()
     return {SHOWN_AT: str(folder)} if folder.is_dir() else {}
 

@@ -1,17 +1,17 @@
-"""Memory held by a sandbox's processes, as far as no cgroup counts it.
+"""Memory of a sandbox's processes, as far as uncounted by cgroups.
 
-Of sockets, some memory is in no cgroup and in no process (`socket_memory.py`). It is looked for while
-all sockets of the machine together may hold more than the sandbox's limit leaves.
+Of sockets, some memory is in no cgroup and in no process (`socket_memory.py`). This memory is measured
+while all sockets of the machine together may hold more than the sandbox's limit leaves.
 
-Without a cgroup, two cheap sums come first: the resident memory of each process, in which pages
-shared by a fork count once per process, and the mapped memory. If a sum is above the limit, an exact
-measurement follows. Private pages are divided among their holders. Shared mappings count once and at
-full size, since their pages stay allocated even when resident in no process. Sockets count by number
-and with the largest possible buffers, which are kernel memory and appear in no process.
+Without a cgroup, two cheap sums come first: the resident memory of each process, in which pages shared by
+a fork count once per process, and the mapped memory. If a sum is above the limit, an exact measurement
+follows. Private pages are divided among their holders. Shared mappings count once and at full size, since
+their pages stay allocated even when resident in no process. Sockets count by number and with the largest
+possible buffers, which are kernel memory and appear in no process.
 
 A process with unreadable memory maps counts with its whole address space; otherwise memory could be
-hidden there. Exceptions are the first process of a stateful sandbox, which belongs to the service,
-and, for a moment, each command started by this process.
+hidden there. Exceptions are the first process of a stateful sandbox, which belongs to the service, and,
+for a moment, each command started by this process.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class MemoryLimit:
 
 @dataclass(frozen=True, slots=True)
 class SocketLimit:
-    """Memory limit of a sandbox, for all that sockets hold beside its cgroup or its processes.
+    """Memory limit of a sandbox, including sockets' memory outside of its cgroup or its processes.
 
-    `group`: its cgroup; None without one that counts memory. `before`: memory of the machine at the
+    `group`: its cgroup; None without a memory group. `before`: memory of the machine at the
     sandbox's start.
     """
 

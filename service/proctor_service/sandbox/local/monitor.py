@@ -1,16 +1,15 @@
-"""Monitor of running sandboxes: CPU time, and wall time in which a program is idle by itself.
+"""Monitor of running sandboxes: CPU time, and wall time of a program idle by itself.
 
-Time counts as idle if the sandbox neither runs, nor waits for a core, nor is throttled by a CPU
-quota: the run queue of a busy machine causes no timeout (see `idle.py`). Of a wait inside the
-kernel (state D) a part counts: an overloaded machine causes these waits, but hostile code can cause
-them, too. In a conversation of two sandboxes, each is idle only in its own turns. Delays of the
-service do not count: neither in a conversation, nor for a program whose output it reads late. Idle
-time in which the service itself was stopped is a figure of its own (`absence.py`). Without cgroups,
-each sample sums CPU time and memory over the sandbox's processes. The monitor only reports; the
-sandbox enforces its limits. Sampling many processes takes long, so a thread samples them, with
-pauses and less often.
+Time counts as idle if the sandbox neither runs, nor waits for a core, nor is throttled by a CPU quota:
+the run queue of a busy machine causes no timeout (see `idle.py`). Of a wait inside the kernel (state D) a
+part counts: an overloaded machine causes these waits, but hostile code can cause them, too. In a
+conversation of two sandboxes, each is idle only in its own turns. Delays of the service are left out, in
+a conversation, and for a program with output read late. Idle time in which the service itself was stopped
+is a figure of its own (`absence.py`). Without cgroups, each sample sums CPU time and memory over the
+sandbox's processes. The monitor only reports; the sandbox enforces its limits. Sampling many processes
+takes long, so a thread samples them, with pauses and less often.
 
-A program with more than 0.25 s of CPU time is a long runner: its place among those that begin is
+A program with more than 0.25 s of CPU time is a long runner: its place among the programs that begin is
 free again. The cores are shared by job (`core_shares.py`), for a program of any age.
 """
 
@@ -55,11 +54,11 @@ class Monitored(Protocol):
 
     @property
     def owner(self) -> Owner:
-        """Tenant and job that the sandbox is for."""
+        """Tenant and job of the sandbox."""
 
     @property
     def is_idle(self) -> bool:
-        """True while the sandbox does nothing subject to time limits."""
+        """True while time limits are off."""
 
     def host_pid(self) -> int | None:
         """Return the first process's PID in the service's PID namespace."""
@@ -98,7 +97,7 @@ class Monitored(Protocol):
 
     @property
     def socket_limit(self) -> SocketLimit | None:
-        """Memory limit for all that sockets hold; None where the kernel does not list them."""
+        """Memory limit including all memory of sockets; None where the kernel lacks the list of sockets."""
 
     def on_measurement(self, measure: Measurement) -> None:
         """Handle a new sample of a sandbox in use."""
@@ -132,9 +131,8 @@ class Pace:
 class Throttling:
     """Throttled time of this process' cgroup, and of its ancestors, under a CPU quota.
 
-    The kernel reports a throttled thread as runnable (state R), but adds this time to no thread's
-    run-queue wait. Only the cgroups of the service and its sandboxes count the time, each for
-    itself.
+    The kernel reports a throttled thread as runnable (state R), but leaves this time out of the threads'
+    run-queue waits. Only the cgroups of the service and its sandboxes count the time, each for itself.
     """
 
     def __init__(self) -> None:
@@ -181,7 +179,7 @@ def _read(
 ) -> _Reading | None:
     """Take a sample; None with more than `most_threads`. `service`: the event loop's thread.
 
-    Raises procfs.Unread: a sample without a thread that exists would be idle time.
+    Raises procfs.Unread: a sample without an existing thread would be idle time.
     """
     begun = time.monotonic()
     turns = sandbox.turns
@@ -232,7 +230,7 @@ class Monitor:
         self._shares = CoreShares(tenant_weights)
 
     def add(self, sandbox: Monitored) -> None:
-        """Start monitoring a sandbox, and give it its job's weight."""
+        """Start monitoring a sandbox, with its job's weight."""
         sandbox.set_weight(self._shares.weights.get(sandbox.owner, AWAKE))
         sandbox.note_machine(self._machine)
         self._running[sandbox] = Sample(
@@ -342,7 +340,7 @@ class Monitor:
         )
 
     def look_at_sockets(self, sandbox: Monitored) -> None:
-        """Tell a sandbox if it exceeds its memory limit together with what its sockets hold."""
+        """Tell a sandbox if its memory, including the memory of its sockets, exceeds its limit."""
         limit, machine, pid = sandbox.socket_limit, self._machine, sandbox.host_pid()
         if limit is not None and pid is not None and limit.may_exceed(machine):
             read = partial(limit.exceeds, pid, machine)

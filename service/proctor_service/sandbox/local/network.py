@@ -1,8 +1,8 @@
-"""The network namespace of a fork server, which its sandboxes share one after the other.
+"""The network namespace of a fork server, shared by its sandboxes in turn.
 
-A namespace is too expensive for each fork. Its counters (/proc/PID/net/snmp) survive a sandbox, and
-so do measurements of past connections. So the fork server leaves a namespace for a new one as soon as
-a sandbox has used it, which the counters tell. Standard library only.
+A namespace is too expensive for each fork. Its counters (/proc/PID/net/snmp) survive a sandbox, and so do
+measurements of past connections. So the fork server leaves a namespace for a new namespace as soon as the
+counters show use by a sandbox. Standard library only.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TRIES, _PAUSE_SECONDS = 100, 0.01  # the kernel takes a moment to remove namesp
 
 
 class Network:
-    """The current namespace: `enter` it first, then ask `is_used` after each sandbox.
+    """The current namespace: call `enter` first, then `is_used` after each sandbox.
 
     `sysctls`: further settings of the namespace.
     """
@@ -46,7 +46,7 @@ class Network:
         self._reads: list[kernel.Call] = []
 
     def enter(self, *, new: bool) -> None:
-        """Set up this process's namespace, or a new one. Raises OSError if there is none."""
+        """Set up this process's namespace, or a new namespace. Raises OSError on failure."""
         if new:
             self._leave()
         kernel.bring_loopback_up()
@@ -93,7 +93,7 @@ class Network:
 
 
 def socket_of_sockets() -> socket.socket | None:
-    """Return a netlink socket that lists this namespace's sockets; None if the kernel has none."""
+    """Return a netlink socket to list this namespace's sockets; None without support in the kernel."""
     try:
         return socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG)
     except OSError:

@@ -1,12 +1,12 @@
-"""The slots of one environment: a zygote, its fork servers, and the sandboxes that wait in them.
+"""The slots of an environment: a zygote, its fork servers, and the sandboxes waiting in them.
 
     starting ──▶ ready ──▶ leased ──▶ recycling ──▶ ready …        (any) ──▶ dead
 
-In state `ready`, a fresh, locked-down and idle sandbox waits in the slot, so a lease is cheap. The
-fork server forks the next sandbox as soon as the last is gone; if a waiting sandbox ends, for
-example because the machine runs out of memory, after a pause. When a fork server dies, its sandbox
-dies too, and the pool replaces the slot. The pool grows when all slots are in use, as far as the
-backend gives places, and shrinks some time after a load peak.
+In state `ready`, a fresh, locked-down and idle sandbox waits in the slot, so a lease is cheap. The fork
+server forks the next sandbox as soon as the last is gone; if a waiting sandbox ends, for example because
+the machine runs out of memory, after a pause. When a fork server dies, its sandbox dies too, and the pool
+replaces the slot. The pool grows when all slots are in use, as far as the backend gives places, and
+shrinks some time after a load peak.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ State = Literal["starting", "ready", "leased", "recycling", "dead"]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Properties that a sandbox has from its fork on.
+    """Properties of a sandbox from its fork on.
 
-    `is_session`: its program outlives the commands that it starts, as process 1; otherwise an init is
-    process 1.
+    `is_session`: its program outlives the commands started by the program, as process 1; otherwise an
+    init is process 1.
     """
 
     disk_mb: int
@@ -63,9 +63,9 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Place for another slot: a number that no other slot of the service has, and its cgroup.
+    """Place for another slot: a number unique among the slots of the service, and its cgroup.
 
-    `free`: called once no process has the place's user any longer.
+    `free`: called after the end of all processes of the place's user.
     """
 
     number: int
@@ -79,7 +79,7 @@ class Place:
 
 
 class Slot:
-    """Owns a fork server and talks to it; calls `on_change` when ready and when dead.
+    """Owns a fork server, and sends its orders; calls `on_change` when ready and when dead.
 
     Raises OSError when the zygote cannot accept the order.
     """
@@ -278,9 +278,9 @@ class Slot:
 class SlotPool:
     """Slots with the same launch.
 
-    `warm_slots`: slots beside those of stateful sandboxes that the pool keeps. `new_place`: returns
-    the place of another slot, or None while all are in use; raises OSError. `slots`: in all states but
-    dead.
+    `warm_slots`: minimum of slots of the pool, beside the slots of stateful sandboxes. `new_place`:
+    returns the place of another slot, or None while all are in use; raises OSError. `slots`: in all
+    states but dead.
     """
 
     def __init__(
@@ -314,7 +314,7 @@ class SlotPool:
 
     @property
     def zygote(self) -> int:
-        """PID of the zygote. Raises LookupError without one."""
+        """PID of the zygote. Raises LookupError without a zygote."""
         return self._spawner.pid
 
     async def open(self, least: int | None = None) -> None:
@@ -353,17 +353,17 @@ class SlotPool:
         return Counter(slot.state for slot in self.slots)
 
     def hold(self, slot: Slot) -> None:
-        """Note that a stateful sandbox has this slot; another takes its place."""
+        """Give this slot to a stateful sandbox; another slot takes its place."""
         self._stateful.add(slot)
         if len(self.slots) - len(self._stateful) < self._warm_slots:
             self._add_slot()  # keeps the number of slots for evaluations
 
     def release(self, slot: Slot) -> None:
-        """Note that the stateful sandbox of this slot ends."""
+        """Note the end of the stateful sandbox of this slot."""
         self._stateful.discard(slot)
 
     def give_up_one(self) -> bool:
-        """Close a slot in which a sandbox waits, for another pool; False without one."""
+        """Close a slot with a waiting sandbox, for another pool; False without a waiting sandbox."""
         ready = [slot for slot in self._ready if slot.state == "ready"]
         if ready:
             self._ready.remove(ready[0])
@@ -404,15 +404,15 @@ class SlotPool:
             self.last_used_at = time.monotonic()
 
     def is_idle(self, seconds: float) -> bool:
-        """Return True if nobody has used the pool for this time."""
+        """Return True if the pool was unused for this time."""
         return not self._users and time.monotonic() - self.last_used_at >= seconds
 
     async def _take(self, shape: Shape) -> Slot:
         """Take a ready slot out of the pool, preferably with a sandbox of this shape.
 
-        The slot that became ready last comes first: the processor's caches still hold its pages.
-        Waits as long as slots become ready, since many callers on a slow machine take long. Raises
-        NoSandboxInTime if none became ready for 60 s.
+        The slot ready last comes first: the processor's caches still hold its pages. Waits as long as
+        slots become ready, since many callers on a slow machine take long. Raises NoSandboxInTime after
+        60 s without a ready slot.
         """
         begun = time.monotonic()
         while True:
@@ -457,7 +457,7 @@ class SlotPool:
             self._add_slot()
 
     def _add_slot(self) -> None:
-        """Order another fork server, or a new zygote if none runs."""
+        """Order another fork server, or a new zygote in place of a dead zygote."""
         if not self._spawner.ready:
             self._start_spawning()
             return
@@ -499,7 +499,7 @@ class SlotPool:
         return self._failed_starts >= _MOST_FAILED_STARTS and lately
 
     def _on_slot(self, slot: Slot) -> None:
-        """Hand out a slot that became ready, or replace a slot that died."""
+        """Hand out a newly ready slot, or replace a dead slot."""
         refitting = self._refitting.pop(slot, None)
         if refitting is not None and not refitting.done():
             refitting.set_result(None)

@@ -1,9 +1,8 @@
 """Thread for reads of /proc with sandbox-controlled size.
 
-The event loop performs only reads of constant or bounded size, for a few processes. Larger reads,
-such as the memory mappings of a process or thousands of threads, run here. Each sandbox has at most
-a single read per purpose at a time, followed by a pause. So a hostile sandbox occupies at most a
-fraction of a core.
+The event loop performs only reads of constant or bounded size, for a few processes. Larger reads, like
+the memory mappings of a process or thousands of threads, run here. Each sandbox has at most a single read
+per purpose at a time, followed by a pause. So a hostile sandbox occupies at most a fraction of a core.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class Reads:
     ) -> None:
         """Run `read` in a thread, then call `then` on the loop.
 
-        Does nothing while the previous read of this owner and purpose runs or its pause lasts.
+        Ignored while the previous read of this owner and purpose runs or its pause lasts.
         """
         key = (owner, purpose)
         now = time.monotonic()

@@ -56,11 +56,10 @@ _UNKNOWN = (
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How all processes of a sandbox ended.
+    """The end of all processes of a sandbox.
 
     `status`: of its program, as from wait(2). `cpu_seconds`: of the sandbox, our work included.
-    `is_foreign`: no process of the sandbox can have sent the signal of `status`. `at`: monotonic
-    clock at the end.
+    `is_foreign`: the signal of `status` came from outside the sandbox. `at`: monotonic clock at the end.
     """
 
     status: int
@@ -77,7 +76,7 @@ def descriptor_limit(launch: Launch) -> int:
 
 @dataclass(frozen=True, slots=True)
 class BackendParts:
-    """Parts of the backend that all sandboxes share. `shortages`: None where each has its own user."""
+    """Shared parts of the backend for all sandboxes. `shortages`: None with users of their own."""
 
     poller: Poller
     absence: Absence
@@ -186,7 +185,7 @@ class LocalSandbox(Channel):
         return _RLIMITS.pack(descriptors, descriptors, stack, most_stack, *space, *processes)
 
     def _on_first_line(self, line: bytes) -> None:
-        """Begin the program if the line says so; no other line can, for it may be the program's own."""
+        """Begin the program if the first line says so; later lines may be the program's own."""
         self.on_line, self._hear = self._hear, None
         start = began(line)
         if start is not None and self._program_limits is not None and self._failure is None:
@@ -283,7 +282,7 @@ class LocalSandbox(Channel):
 
     @property
     def socket_limit(self) -> SocketLimit | None:
-        """Memory limit for all that sockets hold; None where the kernel does not list them."""
+        """Memory limit including all memory of sockets; None where the kernel lacks the list of sockets."""
         if self._sockets is None or self._limits is None or self._machine_before is None:
             return None
         is_counted = self.launch.memory_is_counted
@@ -320,13 +319,13 @@ class LocalSandbox(Channel):
             self.stop(reason)
 
     def _charge_up_to(self, cpu_seconds: float) -> None:
-        """Charge the job with the program's CPU time so far, our work before it, and its fork."""
+        """Charge the job with the program's CPU time so far, our work before the program, and its fork."""
         total = self.group.fork_seconds + self._cpu_before + cpu_seconds
         self.charge(max(0.0, total - self._charged_seconds))
         self._charged_seconds = max(total, self._charged_seconds)
 
     def _give_up_preparation(self) -> None:
-        """Stop the sandbox, whose program has not begun in time: for a cause of ours, or by the tests."""
+        """Stop the sandbox of a program that has not begun in time: for a cause of ours, or by the tests."""
         is_ours = self._unsent_bytes > 0  # the job, or the files, not taken yet
         self._give_up((SandboxLost if is_ours else InvalidTask)(UNPREPARED))
 
@@ -337,7 +336,7 @@ class LocalSandbox(Channel):
         self.stop("killed")
 
     def on_memory_exceeded(self) -> None:
-        """Stop the sandbox. What the kernel counts by user is the kernel's memory, too."""
+        """Stop the sandbox. Resources counted by user are the kernel's memory, too."""
         self.stop("memory_limit")
 
     def on_exit(self, exit: Exit) -> None:
@@ -415,7 +414,7 @@ class LocalSandbox(Channel):
         )
 
     def _unmeasured(self, cpu_seconds: float, at: float) -> str | None:
-        """Return why no verdict is certain, if the service was stopped since the last measurement."""
+        """Return the reason of an uncertain verdict, for a stop of the service since the last measurement."""
         measured_at, away_before = self._measured
         if time.monotonic() - measured_at < LONGEST_PAUSE_SECONDS:
             return None
@@ -440,7 +439,7 @@ class LocalSandbox(Channel):
             return None
 
     def kills_since(self, before: int | None) -> int:
-        """Return the number of kills around the sandbox since that count; 0 if unknown."""
+        """Return the number of kills around the sandbox since the count `before`; 0 if unknown."""
         now = self.kills_around()
         return 0 if before is None or now is None else now - before
 

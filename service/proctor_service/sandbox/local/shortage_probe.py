@@ -1,9 +1,9 @@
-"""Program that looks every 20 ms whether the kernel still gives its user what it counts by user.
+"""Program trying every 20 ms whether the kernel still grants its user the resources counted by user.
 
-It runs in an interpreter of its own, since one of the looks needs a low limit on open files. Its
-argument is that limit. For each byte on stdin it answers with `=` and a letter; unasked, it sends `+`
-and a letter while something is short, and once when nothing is short any longer. The letter is `@`
-plus the bits of what is short. Standard library only.
+The program runs in an interpreter of its own, since a trial needs a low limit on open files, given as its
+argument. For each byte on stdin the answer is `=` and a letter; unasked, the program sends `+` and a
+letter during a shortage, and once at its end. The letter is `@` plus the bits of the short resources.
+Standard library only.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MODIFY = 2  # IN_MODIFY
 
 
 class Probe:
-    """Takes a little of each kind, and gives it back; a kind that is refused is short."""
+    """Takes a little of each kind, and gives the piece back; a refused kind is short."""
 
     def __init__(self, open_files: int) -> None:
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -39,7 +39,7 @@ class Probe:
         resource.setrlimit(resource.RLIMIT_NOFILE, (open_files, most))
 
     def short(self) -> int:
-        """Return the bits of what is short."""
+        """Return the bits of the short resources."""
         found = 0
         for bit, look in (
             (PIPES, self._look_at_pipes),

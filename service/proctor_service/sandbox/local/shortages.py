@@ -1,8 +1,8 @@
-"""Shortages of what the kernel counts by user, where sandboxes are processes of the service's user.
+"""Shortages of resources counted by user in the kernel, where sandboxes are processes of the service's user.
 
-A process of its own (`shortage_probe`) looks all the time, and again at the end of each run. A
-run that failed during a shortage has no verdict, and is judged again. Meanwhile the sandbox
-that holds most is found and ended.
+A process of its own (`shortage_probe`) looks all the time, and again at the end of each run. A failed run
+during a shortage gets no verdict, and is judged again. Meanwhile the sandbox with the largest part is
+found and ended.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from proctor_service.sandbox.local import shortage_probe
 
 _log = logging.getLogger(__name__)
 _OF_EVERY_USER = shortage_probe.INOTIFY | shortage_probe.PROCESSES
-"""What also counts for the service's user where each sandbox is a user of its own."""
+"""Resources also counted for the service's user where each sandbox is a user of its own."""
 _PATIENCE_SECONDS = 2.0
 _START_SECONDS = 10.0
 _AGAIN_SECONDS = 0.2
@@ -38,10 +38,9 @@ _NAMES = {
 
 
 class Shortages:
-    """What is and was short. `on_short`: called with the bits of what is short, every 20 ms
-    and once more at the end.
+    """Present and past shortages; without `open`, all resources count as sufficient.
 
-    Without `open`, nothing is ever short.
+    `on_short`: called with the bits of the short resources, every 20 ms and once more at the end.
     """
 
     def __init__(self) -> None:
@@ -71,7 +70,7 @@ class Shortages:
             raise StartError(f"the look for shortages does not start: {error}") from None
 
     def close(self) -> None:
-        """Stop; what waits for a look goes on."""
+        """Stop; callers waiting for a look go on."""
         self._is_open = False
         if self._restart is not None:
             self._restart.cancel()
@@ -80,20 +79,20 @@ class Shortages:
         self._go_on()
 
     def mark(self, has_own_user: bool) -> int:
-        """Return a mark for `were_since`. `has_own_user`: of the sandbox that is asked about."""
+        """Return a mark for `were_since`. `has_own_user`: of the sandbox in question."""
         bits = kinds_of(has_own_user)
         return sum(count for kind, count in self._counts.items() if kind & bits)
 
     def were_since(self, mark: int, has_own_user: bool) -> bool:
-        """Return True if something was short for such a sandbox since the mark, or still is."""
+        """Return True for a shortage for this kind of sandbox since the mark, past or present."""
         return self.are(has_own_user) or self.mark(has_own_user) != mark
 
     def are(self, has_own_user: bool) -> bool:
-        """Return True if something is short for such a sandbox."""
+        """Return True for a present shortage for this kind of sandbox."""
         return bool(self.bits & kinds_of(has_own_user))
 
     def when_looked(self, then: Callable[[], None]) -> None:
-        """Call `then` after the next look; at once where nobody looks."""
+        """Call `then` after the next look; at once without a running probe."""
         if self._probe is None:
             then()
             return
@@ -108,7 +107,7 @@ class Shortages:
         await done
 
     async def over(self, has_own_user: bool) -> None:
-        """Wait for the end of a shortage; one that lasts does not hold up for ever."""
+        """Wait for the end of a shortage, with an upper bound."""
         while self.are(has_own_user):
             rest = self._since + _PATIENCE_SECONDS - time.monotonic()
             if rest <= 0:
@@ -177,7 +176,7 @@ class Shortages:
         self._change.set()
 
     def _on_death(self) -> None:
-        """Start again. Until then everything counts as short: nobody knows."""
+        """Start again. Until then everything counts as short: the state is unknown."""
         self._end()
         self._note(_EVERYTHING)
         self._go_on()
@@ -215,5 +214,5 @@ class Shortages:
 
 
 def kinds_of(has_own_user: bool) -> int:
-    """Return the bits of what may be short for a sandbox with or without a user of its own."""
+    """Return the bits of possible shortages for a sandbox with or without a user of its own."""
     return _OF_EVERY_USER if has_own_user else _EVERYTHING

@@ -1,7 +1,7 @@
 """Directories of the machine in sandboxes, and the rule for them.
 
-A sandbox sees such a directory read-only, at its own path. The sandbox's own files must stay
-writable, so no directory may lie there, or contain such a place.
+A sandbox sees each of these directories read-only, at its own path. The sandbox's own files must stay
+writable, so these directories must be apart from all places of the sandbox's own files.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _OWN = (
 
 
 def check_shown(path: str | Path, setting: str) -> str:
-    """Return a path to show in sandboxes. Raises StartError if it hides files of their own.
+    """Return a path to show in sandboxes. Raises StartError for a path hiding files of their own.
 
     `setting`: name of the setting with the path. The file system's links count, too.
     """
@@ -79,7 +79,7 @@ def language_paths(settings: Settings) -> dict[str, str]:
 
 
 def environment_paths(definition: Environment, where: str) -> list[str]:
-    """Return the directories `paths` of an environment. Raises StartError; `where` begins it."""
+    """Return the directories `paths` of an environment. Raises StartError, with `where` in front."""
     return [check_shown(path, f"{where}.paths") for path in definition.paths]
 
 

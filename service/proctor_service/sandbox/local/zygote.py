@@ -80,7 +80,7 @@ def main(
 def _map_users(pid: int, uid: int, subordinate: Any, writing: int) -> None:
     """Have a helper map the users of a fork server: root to the service's, and `uid` to its own.
 
-    newuidmap(1) must run outside of the new namespace. The helper says `+`, or what went wrong.
+    newuidmap(1) must run outside of the new namespace. The helper writes `+`, or the error.
     """
     if kernel.clone(0) != 0:
         return
