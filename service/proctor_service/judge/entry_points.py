@@ -2,10 +2,10 @@
 
     f                 a function
     Solution().f      a method of a new object
-    Solution.f        a function or method that the class itself has
+    Solution.f        a function or method of the class itself
     f, with either    `Solution().f`, or else the function `f`: the sandbox decides, where the submission is
 
-A target is the form in which a sandbox gets it (`guest/function_calls.py`).
+A target is the form of an entry point for a sandbox (`guest/function_calls.py`).
 """
 
 from __future__ import annotations

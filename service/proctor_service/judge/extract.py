@@ -1,7 +1,7 @@
 """The program of a completion: its code, and the code of its task around. Pure, no I/O.
 
-One rule finds the code in linear time; docs/wire.md states the rule in full. Fenced blocks are read as
-policies write them: unclosed, late in a line, nested.
+A single rule finds the code in linear time; docs/wire.md states the rule in full. Fenced blocks are read
+as policies write them: unclosed, late in a line, nested.
 
 A task may have a prelude, which comes before any program, and code of a prompt for the completion to
 continue, as in HumanEval. Then the completion is of three kinds:
@@ -14,8 +14,8 @@ continue, as in HumanEval. Then the completion is of three kinds:
 With code behind, a completion fills in the middle: blanks at its edges count, and repeated lines of the
 prompt or of the suffix are left out.
 
-The service's own process does this work: only programs up to MAX_PARSED_CHARACTERS are parsed, and a longer
-completion than MAX_FITTED_CHARACTERS follows the prompt unchanged.
+The service's own process does this work: only programs up to MAX_PARSED_CHARACTERS are parsed, and a
+longer completion than MAX_FITTED_CHARACTERS follows the prompt unchanged.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _METHOD = re.compile(r"^([ \t]+)(?:async[ \t]+)?def[ \t]+([^\W\d]\w*)", re.MULTI
 _ONE_METHOD = re.compile(
     r"(?:[ \t]*(?:@[^\n]*)?\n)*+([ \t]*)(?:async[ \t]+)?def[ \t]+([^\W\d]\w*)[ \t]*\(\s*(?:self|cls)\b"
 )
-"""Matches a text that begins with `def f(self`."""
+"""Matches a text beginning with `def f(self`."""
 MAX_FITTED_CHARACTERS = 64 * 1024
 MAX_WAITED_CHARACTERS = 64 * 1024
 MAX_REPEATED_LINES = 200
@@ -55,7 +55,7 @@ MAX_REPEATED_LINES = 200
 class Around:
     """Code of a task around a completion, and the name of the completion's function.
 
-    `entry_point`: `f`, `Solution().f` or `Solution.f`; None if the grader names none.
+    `entry_point`: `f`, `Solution().f` or `Solution.f`; None for a grader without an entry point.
     """
 
     prelude: str = ""
@@ -83,7 +83,7 @@ NOTHING = Around()
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Rules of texts in one language.
+    """Rules of texts in a language.
 
     `names`: of the language, for fences. `is_example`: takes a block, the names in other blocks, and
     `is_named`. `join`: one source behind another. `completed`: a completion as a part of the prompt's
@@ -100,7 +100,7 @@ class Texts:
 
 
 class IsExample(Protocol):
-    """Tells whether a block of a completion shows a use of others."""
+    """Tells whether a block of a completion shows a use of other blocks."""
 
     def __call__(self, block: str, defined: frozenset[str], *, is_named: bool) -> bool: ...
 
@@ -115,11 +115,11 @@ async def read_program(
 
 
 OWN_CODE: frozenset[Extract] = frozenset(("diff", "edits"))
-"""Rules for code that is no program."""
+"""Rules for code other than programs."""
 
 
 def check_program_rule(rule: Extract, where: str) -> None:
-    """Raise InvalidRequest for a rule of code that is no program. `where`: name of its field."""
+    """Raise InvalidRequest for a rule of code other than programs. `where`: name of its field."""
     if isinstance(rule, str) and rule in OWN_CODE:
         raise InvalidRequest(f"{where}: {rule} is for the grader repository")
 
@@ -147,7 +147,7 @@ async def own_code(
 async def reference_program(
     grader: Grader, rule: Extract, texts: Texts, around: Around = NOTHING
 ) -> str | None:
-    """Return the program of the completion that a verifier has as its reference; None without one."""
+    """Return the program of a verifier's reference completion; None without a reference."""
     if not isinstance(grader, VerifierGrader) or grader.reference is None:
         return None
     return await read_program(grader.reference, rule, texts, around) or ""
@@ -156,8 +156,8 @@ async def reference_program(
 def program_in(text: str, rule: Extract, texts: Texts, around: Around = NOTHING) -> str | None:
     """Return the program of a completion; None for a completion without code.
 
-    Where the prompt's code comes before it, a text without marks is code, but in Python only if the text
-    parses behind the prompt. The prompt may have opened the fence of a body.
+    Behind the prompt's code, a text without marks is code, but in Python only if the text parses there.
+    The prompt may have opened the fence of a body.
     """
     if not around.continues:
         code = extract(text, rule, texts)
@@ -295,7 +295,7 @@ def _is_python(source: str) -> bool:
 
 
 def without_last_lines(text: str, beginnings: tuple[str, ...]) -> str:
-    """Return a text without its last lines that begin so, behind blanks: decorators, comments."""
+    """Return a text without its last lines with these beginnings, behind blanks: decorators, comments."""
     lines = text.splitlines(keepends=True)
     while lines and lines[-1].lstrip().startswith(beginnings):
         lines.pop()
@@ -306,9 +306,9 @@ def without_last_lines(text: str, beginnings: tuple[str, ...]) -> str:
 
 
 def _without_sides(code: str, prompt: str, suffix: str) -> str:
-    """Return a middle without the last lines of the prompt and the first ones of the suffix.
+    """Return a middle without the last lines of the prompt and the first lines of the suffix.
 
-    Only whole lines are compared, with their indentation; blank ones count for nothing.
+    Only whole lines are compared, with their indentation; blank lines are ignored.
     """
     if not suffix.strip():
         return code
@@ -332,7 +332,7 @@ def _whole_lines(text: str) -> list[str]:
 
 
 def _overlap(first: list[str], second: list[str]) -> int:
-    """Return how many of the last lines of one list are the first ones of the other."""
+    """Return how many of the last lines of `first` are the first lines of `second`."""
     most = min(len(first), len(second), MAX_REPEATED_LINES)
     return next((n for n in range(most, 0, -1) if first[-n:] == second[:n]), 0)
 
@@ -441,7 +441,7 @@ def _last_tagged(text: str, tags: Sequence[str]) -> str | None:
 
 
 def _block(text: str, texts: Texts, which: str) -> str | None:
-    """Return a block with the language's name, or else one without, but for outputs and examples."""
+    """Return a block with the language's name, or else without a name, but for outputs and examples."""
     end, opened = first_end(text), None
     if end is not None and texts.begins_as_code(text[: end.end]):
         rest = text[end.body :]  # the prompt opened a block; else it begins here, and never ends
@@ -502,7 +502,7 @@ def fence_name(name: str) -> str:
 
 
 def fences_of(text: str) -> Iterator[Fence]:
-    """Yield the fences, at most one a line."""
+    """Yield the fences, the first of each line."""
     start = 0
     while found := _MARK.search(text, start):
         begin, after = max(start, text.rfind("\n", start, found.start()) + 1), found.end()
@@ -519,7 +519,7 @@ def fences_of(text: str) -> Iterator[Fence]:
 
 
 def blocks_of(text: str, names: frozenset[str], opened: Fence | None) -> Iterator[tuple[str, str]]:
-    """Yield name and code of the blocks of `names` and of none; `opened`: a fence before the text."""
+    """Yield name and code of the blocks of `names` and without a name; `opened`: a fence before the text."""
     for fence in chain(fences_of(text), (None,)):
         end = len(text) if fence is None else fence.end
         closes = fence is None or (opened is not None and fence.closes(opened))

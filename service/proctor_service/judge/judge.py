@@ -1,7 +1,7 @@
 """The judge: takes a submission, its grader and a backend, and returns a verdict.
 
 The sandboxes of a task have a hash seed of its own. The order of a set of strings depends on the seed:
-with one seed for all tasks, a program that relies on an order would be right always, and a policy could
+with the same seed for all tasks, a program relying on an order would be right always, and a policy could
 learn the order.
 """
 
@@ -64,7 +64,7 @@ class Judge:
         return judgement
 
     def _hash_seed(self, grader: Grader) -> int:
-        """Return the hash seed of a task; the submissions of a request share a large one."""
+        """Return the hash seed of a task; computed once for the submissions of a request."""
         if self._seeded is None or self._seeded[0] is not grader:
             self._seeded = grader, hash_seed_of(grader)
         return self._seeded[1]

@@ -1,8 +1,8 @@
-"""Python source: its syntax tree, two sources as one, and signs of programs and of examples.
+"""Python source: its syntax tree, two sources joined, and signs of programs and of examples.
 
 A parse holds the interpreter's lock, so a long text is parsed in parts of whole statements, and other
-threads run in between. A text is parsed up to `MOST_PARSED` characters. Standard library only: the process
-of long analyses imports this module.
+threads run in between. A text is parsed up to `MOST_PARSED` characters. Standard library only: the
+process of long analyses imports this module.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from collections.abc import Callable
 from functools import partial
 
 _ONE_AT_A_TIME = threading.Lock()
-"""CPython 3.11 and 3.12 count the depth of a tree for all threads together: a parse that goes on in the
-middle of another one ends with a SystemError or a RecursionError. A parse holds the interpreter's lock but
-for callbacks of the collector, so waiting here costs nothing."""
+"""CPython 3.11 and 3.12 count the depth of a tree for all threads together: a parse going on in the
+middle of another parse ends with a SystemError or a RecursionError. A parse holds the interpreter's
+lock but for callbacks of the collector, so waiting here is free."""
 _INCOMPLETE = "incomplete input"
 _ALLOW_INCOMPLETE: int = vars(codeop)["PyCF_ALLOW_INCOMPLETE_INPUT"]
 
 
 class Incomplete(Exception):
-    """The source ends within a statement, and is right as far as it goes."""
+    """The source ends within a statement, and is right up to its end."""
 
 
 def syntax_tree(text: str, *, is_part: bool = False) -> ast.Module:
-    """Parse Python source without warnings. Raises what `ast.parse` raises.
+    """Parse Python source without warnings. Raises the errors of `ast.parse`.
 
-    `is_part`: more follows. Raises Incomplete if it has to.
+    `is_part`: more follows. Raises Incomplete if more must follow.
     """
     flags = ast.PyCF_ONLY_AST | (_ALLOW_INCOMPLETE if is_part else 0)
     with _ONE_AT_A_TIME, warnings.catch_warnings():
@@ -52,7 +52,7 @@ _INDENTED = re.compile(r"(?:\s*\n)?[ \t]{1,100}\S")  # "\n\n  x"
 
 
 def tidy(block: str) -> str:
-    """Return the code without blank lines around it and without common indentation."""
+    """Return the code without blank lines around the code and without common indentation."""
     return (textwrap.dedent(block) if _INDENTED.match(block) else block).strip()
 
 
@@ -96,7 +96,7 @@ def _acts(statement: ast.stmt) -> bool:
 
 
 def defined_names(block: str) -> frozenset[str]:
-    """Return the functions and classes that a block defines at its top level."""
+    """Return the functions and classes defined by a block at its top level."""
     try:
         return frozenset(each.name for each in syntax_tree(block).body if isinstance(each, _BLOCKS))
     except _ERRORS:
@@ -106,7 +106,7 @@ def defined_names(block: str) -> frozenset[str]:
 def is_example(block: str, defined: frozenset[str], *, is_named: bool) -> bool:
     """Return True for an output, and for a use of the names `defined` in other blocks.
 
-    The class of a solution may use definitions of another block, such as the nodes of a list.
+    The class of a solution may use definitions of another block, for example the nodes of a list.
     """
     try:
         tree = syntax_tree(_SESSION.sub("", block))
@@ -137,7 +137,7 @@ Join = Callable[[str, str], str]
 
 
 def join_by(rule: Join, before: str, code: str) -> str:
-    """Return one source with the contents of both, in this order, by the rule of a language."""
+    """Return a source with the contents of both, in this order, by the rule of a language."""
     if not before.strip():
         return code
     if not code.strip():
@@ -147,17 +147,17 @@ def join_by(rule: Join, before: str, code: str) -> str:
 
 
 def appended(before: str, code: str) -> str:
-    """Return one source behind the other."""
+    """Return `code` behind the other source."""
     return f"{before.rstrip()}\n{code}"
 
 
 def joined(before: str, code: str) -> str:
-    """Return one Python source with the contents of both: imports from `__future__` stand first."""
+    """Return a Python source with the contents of both: imports from `__future__` stand first."""
     return join_by(join, before, code)
 
 
 def join(before: str, code: str) -> str:
-    """Return one Python source with both, neither of them blank."""
+    """Return a Python source with both; both must have content."""
     futures = dict.fromkeys(
         each.strip() for text in (code, before) for each in _FUTURE.findall(text)
     )

@@ -31,18 +31,18 @@ class Wasted:
     seconds: float = 0.0
 
     def add(self, usage: Usage) -> None:
-        """Add the time of a run that a limit ended."""
+        """Add the time of a run ended by a limit."""
         self.seconds += usage.cpu_seconds + usage.idle_seconds
 
     @property
     def is_enough(self) -> bool:
-        """True if later tests do not run: `wall_seconds` bounds this time, too."""
+        """True if the later tests are left out: `wall_seconds` bounds this time, too."""
         return self.seconds > self.submission.limits.wall_seconds
 
     async def in_time(self, work: Awaitable[T], *, is_decided: bool = False) -> T | None:
-        """Return the result of further tests; None if the deadline comes first and they do not count.
+        """Return the result of further tests; None if the deadline comes first and they count for nothing.
 
-        They do not count if the reward is decided without them, or if half of the time up to the
+        They count for nothing if the reward is decided without them, or if half of the time up to the
         deadline was the submission's own, in tests with an end by a limit. Raises DeadlinePassed if the
         service took the time.
         """
@@ -107,7 +107,7 @@ def left(limits: Limits, used: Usage) -> Limits:
 
 
 def _after(grader: Grader, first: int) -> Grader | None:
-    """Return a grader with the tests from `first` on; None if it has none, or takes no part of them."""
+    """Return a grader with the tests from `first` on; None after the last, or for tests judged together."""
     name, tests = test_list(grader)
     return grader.model_copy(update={name: tests[first:]}) if first < len(tests) else None
 

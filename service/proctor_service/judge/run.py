@@ -1,12 +1,12 @@
-"""One program in one fresh sandbox: its messages, its ending, and its judgement.
+"""A program in a fresh sandbox: its messages, its ending, and its judgement.
 
-The submission's snapshot is restored in each of its sandboxes before the program starts. A failed
-restore is a verdict: only the agent's files can cause the failure, and an error would let the agent
-avoid a bad reward. The sandbox always has room for an honest snapshot.
+The submission's snapshot is restored in each of its sandboxes before the program starts. A failed restore
+is a verdict: only the agent's files can cause the failure, and an error would let the agent avoid a bad
+reward. The sandbox always has room for an honest snapshot.
 
-The messages of the submission's interpreter are untrusted: a hostile submission may write anything
-on the channel. Any line out of an honest interpreter's order is forged: the judgement gets
-the signal `forged_result`, and later lines are ignored.
+The messages of the submission's interpreter are untrusted: a hostile submission may write anything on the
+channel. Any line out of an honest interpreter's order is forged: the judgement gets the signal
+`forged_result`, and later lines are ignored.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ class Run:
     ended: Ended
     sandbox_id: str
     loaded: bool = False
-    """The program of a run of calls was loaded before it answered the first; may be forged."""
+    """The program of a run of calls was loaded before its first answer; may be forged."""
     fault: str = ""
-    """Traceback of a runner that failed after the submission began; may be forged."""
+    """Traceback of a runner with a failure after the submission's start; may be forged."""
 
     def how_it_ended(self) -> str:
         """Describe, for the logs, an ending without a report; omits all text of the submission."""
@@ -80,14 +80,14 @@ class Run:
         )
 
     def check_blame(self) -> None:
-        """Raise SandboxLost if a failure of this run may not be the submission's own."""
+        """Raise SandboxLost if the cause of this run's failure may be outside the submission."""
         if self.ended.doubt:
             raise SandboxLost(self.ended.doubt)
 
     def judgement(self, verdict: str, **more: object) -> Judgement:
-        """Return a judgement that carries this run's output, usage and exit code.
+        """Return a judgement with this run's output, usage and exit code.
 
-        Raises SandboxLost as `check_blame`, unless it passed.
+        Raises SandboxLost as `check_blame`, except for `passed`.
         """
         ended = self.ended
         if verdict != "passed":
@@ -166,11 +166,11 @@ async def run(
     data: bytes = b"",
     reports_tests: bool = False,
 ) -> Run:
-    """Run one job to its end. `data`: bytes behind the job's line, which the line announces.
+    """Run a job to its end. `data`: bytes behind the job's line, which the line announces.
 
     Raises SandboxUnavailable and SandboxLost, and from `check_outcome` Unfit, InvalidTask and
-    RunnerFailed. `reports_tests`: with each of its lines a test begins, which has its own limits of
-    time. Forged lines gain the limits of all tests together, at most.
+    RunnerFailed. `reports_tests`: with each of its lines a test begins, which has its own limits of time.
+    Forged lines gain the limits of all tests together, at most.
     """
     async with backend.lease(room_for(limits, state), environment) as sandbox:
 
@@ -201,10 +201,9 @@ async def run_calls(
     calls: Sequence[bytes],
     state: bytes | None,
 ) -> Run:
-    """Run a job of calls to its end: each call is a line, sent after the answer to the one before.
+    """Run a job of calls to its end: each call is a line, sent after the answer to the previous call.
 
-    Each call has its own limits of time, and so has a long load of the program. Raises as
-    `run`.
+    Each call has its own limits of time, and so has a long load of the program. Raises as `run`.
     """
     unsent = iter(calls)
     async with backend.lease(room_for(limits, state), environment) as sandbox:
@@ -225,7 +224,7 @@ async def run_calls(
 async def opening(sandbox: Sandbox) -> tuple[bytes, ...]:
     """Return the first line, plus the second if the first reports the submission's start.
 
-    A line that the time counts from there, before the tests' setup, is left out.
+    A line with the start of the time, before the tests' setup, is left out.
     """
     first = await sandbox.receive()
     if first is not None and first.startswith(TIMED):
@@ -237,9 +236,9 @@ async def opening(sandbox: Sandbox) -> tuple[bytes, ...]:
 def check_outcome(finished: Run) -> Run:
     """Return the run without the lines of our runner: submission's start, later runner failure.
 
-    Raises Unfit when the submission's files could not be put in place, InvalidTask when the
-    grader's files are unusable, and RunnerFailed when a runner failed before the submission began.
-    Only the first line can report these failures, because our runner always writes first.
+    Raises Unfit when putting the submission's files in place failed, InvalidTask when the grader's files
+    are unusable, and RunnerFailed when a runner failed before the submission began. Only the first line
+    can report these failures, because our runner always writes first.
     """
     lines = finished.lines
     if lines and lines[0].startswith(TIMED):
@@ -269,7 +268,7 @@ def check_outcome(finished: Run) -> Run:
 
 
 def _second_item(line: bytes, beginning: bytes) -> str | None:
-    """Return the text that a two-item line with this beginning holds, else None.
+    """Return the text in a two-item line with this beginning, else None.
 
     A submission may have forged the line.
     """
@@ -324,7 +323,7 @@ class Raised:
 class Messages:
     """All messages of a run. `answers`: for each call its encoded value or its exception.
 
-    `reached`: the word that a script sent at its end.
+    `reached`: the word sent by a script at its end.
     """
 
     loaded: bool = False
@@ -392,7 +391,7 @@ def _take_answer(messages: Messages, frame: list[Any]) -> None:
 
 
 def answer_to(line: bytes, index: int) -> Messages:
-    """Parse the one line with which a loaded program answers call `index`; see `understand`."""
+    """Parse a loaded program's line in answer to call `index`; see `understand`."""
     messages = Messages(loaded=True)
     expected = b'["value",%d,' % index
     if line.startswith(expected):
@@ -409,7 +408,7 @@ def answer_to(line: bytes, index: int) -> Messages:
 
 
 def not_loaded(frame: list[Any]) -> Raised:
-    """Return the load failure that a message reports. Raises ValueError for another message."""
+    """Return the load failure in a message. Raises ValueError for another message."""
     match frame:
         case ["syntax", str(message)]:
             return Raised("syntax_error", f"SyntaxError: {message}")
@@ -500,7 +499,7 @@ def conclude(
 ) -> Judgement:
     """Return the judgement from the interpreter's messages and the outcome of each test.
 
-    `test_of`: returns the test that a call belongs to.
+    `test_of`: returns the test of a call.
     """
     counted = count_tests(tests)
     limited = LIMITS.get(finished.ended.ending)

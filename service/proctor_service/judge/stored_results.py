@@ -1,7 +1,7 @@
-"""Results by content: what is made once for a task, and kept.
+"""Results by content, made once for a task, and stored.
 
-Of tasks that ask for the same thing at once, the first makes it. Followers share its result; if it fails or
-is cancelled, the next one makes it.
+Of concurrent requests for the same result, the first makes the result. Followers share the result; after
+a failure or a cancellation, the next follower makes the result.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class StoredResults(Generic[T]):
     ) -> T:
         """Return the result of `make` for this key, of now or of before. Raises the errors of `make`.
 
-        `is_kept`: False for a result that the followers share, and nobody after them.
+        `is_kept`: False for a result for the present followers alone.
         """
         while True:
             found = self._results.get(key)

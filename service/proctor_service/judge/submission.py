@@ -108,7 +108,7 @@ def needs_solution(grader: Grader) -> bool:
 
 
 def integrity_of(grader: Grader) -> Integrity:
-    """Return the integrity of a grader's results, as far as it follows from the grader alone.
+    """Return the integrity of a grader's results, as far as decided by the grader alone.
 
     Of `asserts` without a stated integrity, the analysis of its tests decides.
     """
@@ -183,7 +183,7 @@ class Place:
     """Where a grader judges: after a session or a rollout, or a completion.
 
     `has_image`: its environment has an image. `max_seconds`: the server's ceiling of wall time.
-    `keeps_files`: False for an agent whose files are no part of its answer. `has_operations`: its sandboxes
+    `keeps_files`: False for an agent with an answer apart from its files. `has_operations`: its sandboxes
     run code of the service (`StatefulSandbox.operate`).
     """
 
@@ -198,7 +198,7 @@ Control = Callable[[str, str], "Tests | None"]
 
 
 class DefaultLimits(NamedTuple):
-    """Limits of a kind of grader, where neither the task nor the environment has others."""
+    """Limits of a kind of grader, as defaults behind the task's and the environment's limits."""
 
     cpu_seconds: float
     wall_seconds: float
@@ -209,10 +209,10 @@ class DefaultLimits(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TreeRules:
-    """How a grader of repositories meets an agent's sandbox.
+    """Rules of a grader of repositories for an agent's sandbox.
 
-    `prepare`: makes the state that the agent meets, in a new sandbox. Raises InvalidTask. `save`: returns
-    the operation that writes the repository to a file, whose path is the last argument.
+    `prepare`: makes the agent's initial state, in a new sandbox. Raises InvalidTask. `save`: returns the
+    operation to write the repository to a file; the path of the file is the last argument.
     """
 
     prepare: Callable[[Any, StatefulSandbox], Awaitable[None]]
@@ -221,14 +221,13 @@ class TreeRules:
 
 @dataclass(frozen=True, slots=True)
 class GraderRules:
-    """Functions of the graders of one kind: check, judge, and control.
+    """Functions of the graders of a kind: check, judge, and control.
 
     `judge`: raises a `Failure`, Unfit, JobTooLong and ValueTooLarge. `integrity`: awaits the integrity by
-    an analysis of the tests; None where the kind decides. `check`: raises InvalidRequest for an unsuitable
-    place; the last argument names the field. `control`: returns None for a grader
-    without a negative control. `code`: returns what a grader of its own kind of code judges of a
-    completion, None where there is none; raises InvalidRequest for a rule of other code. `limits`: defaults
-    in place of the server's.
+    an analysis of the tests; None where the kind decides. `check`: raises InvalidRequest for an
+    unsuitable place; the last argument names the field. `control`: returns None for a grader without a
+    negative control. `code`: returns the code in a completion, for a grader of its own kind of code, or
+    None; raises InvalidRequest for a rule of other code. `limits`: defaults in place of the server's.
     """
 
     kind: str

@@ -2,13 +2,13 @@
 
 `tokens`: the words between ASCII white space. `lines`: line by line, without trailing white space and
 trailing blank lines. `trimmed`: line by line, without white space at both ends of a line and without
-blank lines; with a closeness, any white space between the numbers of a line is the same. `exact`:
-every character, whatever the closeness. Two integers are equal or different, and equal ones have the same
-digits: `0011` is another text than `11`. Any other pair of numbers may differ as far as the `Closeness`
-says.
+blank lines; with a closeness, any white space between the numbers of a line is the same. `exact`: every
+character, regardless of the closeness. Two integers are equal or different, and equal integers have the
+same digits: `0011` is another text than `11`. Any other pair of numbers may differ as far as the
+`Closeness` says.
 
-A model may read the text of a difference. The text therefore quotes the program's own output, and
-the expected output only with `reveal`. All functions take time linear in the two texts.
+A model may read the text of a difference. The text therefore quotes the program's own output, and the
+expected output only with `reveal`. All functions take time linear in the two texts.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ class Closeness:
         return not (self.absolute or self.relative)
 
     def accepts(self, got: float, wanted: float) -> bool:
-        """Tell whether a number is close to the expected one.
+        """Tell whether a number is close to the expected number.
 
-        NaN is close to NaN, and an infinity to itself; neither is close to anything else. Only the
-        expected number sets the scale, so a huge answer cannot widen its own tolerance.
+        NaN is close to NaN, and an infinity to itself, and to nothing else. Only the expected number sets
+        the scale, so a huge answer cannot widen its own tolerance.
         """
         if math.isnan(got) or math.isnan(wanted):
             return math.isnan(got) and math.isnan(wanted)
@@ -76,7 +76,7 @@ class Closeness:
         """Tell whether a printed fraction is close to an expected integer, of any length.
 
         A tolerance with a least scale of its own is not scaled up by the integer: relative to a large
-        one, even a small tolerance would accept its neighbours.
+        integer, even a small tolerance would accept its neighbours.
         """
         if not math.isfinite(got):
             return False
@@ -91,7 +91,7 @@ EXACT = Closeness()
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Rules by which an output counts as the expected one."""
+    """Rules for the equality of an output and the expected output."""
 
     compare: Compare = "tokens"
     closeness: Closeness = EXACT
@@ -172,9 +172,9 @@ class Comparison:
 
 
 def _is_decimal_of(token: str, wanted: int) -> bool:
-    """Return True for a longer form of an integer, such as `5.0` for 5.
+    """Return True for a longer form of an integer, for example `5.0` for 5.
 
-    A float lacks the last digits of a long one.
+    A float lacks the last digits of a long integer.
     """
     try:
         return Decimal(token) == wanted

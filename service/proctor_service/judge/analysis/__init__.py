@@ -6,7 +6,7 @@ The analysis reads only the tests, the setup and `entry_point`, before a submiss
     names.py            find the submission's names, and the classes among them
     functions.py        decide whether tests only call functions and compare data
     flow.py             follow values through the tests; data_attributes.py, shared_state.py: their rules
-    setups.py           split the setup into what runs before and behind the submission
+    setups.py           split the setup into the parts before and behind the submission
     calls.py            plan calls, and hold the variables of the tests meanwhile
     formulas.py         compile conditions on the results of calls
     literals.py         evaluate constant expressions, within bounds

@@ -71,7 +71,7 @@ Meaning = Variable | Helper | Alias | Imported
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The names that test code has bound: a function's own, then those around its definition."""
+    """The names bound by test code: a function's own, then the names around its definition."""
 
     own: dict[str, Meaning] = field(default_factory=dict)
     around: Scope | None = None
@@ -88,7 +88,7 @@ class Scope:
 
 
 class Calls:
-    """The calls that tests make, and the meaning of names.
+    """The calls made by tests, and the meaning of names.
 
     Also a mapping of the variables with constant values. Raises NotConstant and NotPlannable.
     """
@@ -147,7 +147,7 @@ class Calls:
             self._has_mutable = True
 
     def check_own(self, name: str) -> None:
-        """Raise NotPlannable for the submission's names, which the tests may not bind."""
+        """Raise NotPlannable if the tests bind a name of the submission."""
         if name in self.names.submission:
             raise NotPlannable("the tests bind a name of the submission's")
 
@@ -158,8 +158,8 @@ class Calls:
     def target(self, node: ast.expr) -> list[Any] | None:
         """Return the target of a call, or None.
 
-        `["f"]` is a function, `["Solution", args, kwargs, "f"]` a method of a new object, and `[3]`
-        the method that `keep` has given the number 3.
+        `["f"]` is a function, `["Solution", args, kwargs, "f"]` a method of a new object, and `[3]` the
+        method with the number 3 from `keep`.
         """
         if isinstance(node, ast.Name):
             meaning = self.scope.get(node.id)
@@ -210,7 +210,7 @@ class Calls:
     def note_passed(self, passed: Passed) -> None:
         """Forget the values of containers that a call may have changed.
 
-        Raises NotPlannable if the same statement reads such a container, and may see the change.
+        Raises NotPlannable if the same statement reads one of these containers, and may see the change.
         """
         if not self.read.isdisjoint(passed):
             raise NotPlannable("a container that a call may have changed")

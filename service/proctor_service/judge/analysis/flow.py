@@ -1,8 +1,8 @@
 """Flow of the submission's answers through test code, found from the text alone.
 
 Each name, each attribute and each expression is a node of a graph, and marks flow along its edges. A name
-is one node in the whole suite, in any scope, and so is an attribute, of any object: a name may
-get a mark too many, and the suite is then judged beside the submission. The time is linear in the text.
+is a single node in the whole suite, in any scope, and so is an attribute, of any object: a name may get a
+mark too many, and the suite is then judged beside the submission. The time is linear in the text.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from proctor_service.judge.analysis.names import entry_name, looks_like_class
 from proctor_service.judge.analysis.suite import Suite, arguments_of, children_of
 
 ANSWER, FUNCTION, OBJECT, ERROR, MADE = 1, 2, 4, 8, 16
-"""Marks: an answer or a part of one; a function of the submission; an object of the tests that is no data;
-an exception that tests have caught; the answer to a call without arguments, as one that makes an object."""
+"""Marks: an answer or a part of an answer; a function of the submission; an object of the tests other
+than data; an exception caught by tests; the answer to a call without arguments, as from a call to
+make an object."""
 _HELD = ANSWER | OBJECT | ERROR | MADE
 _ALL = _HELD | FUNCTION
 
@@ -321,7 +322,7 @@ class Flow:
 
 
 def _key(node: Any) -> Key:
-    """Return the name of a name, so that all its occurrences are one node, or the id of a node."""
+    """Return the name of a name, as a single node for all its occurrences, or the id of a node."""
     return node.id if type(node) is ast.Name else id(node)
 
 
@@ -331,7 +332,7 @@ def last_name(node: ast.expr) -> str:
 
 
 def parameters_of(arguments: ast.arguments) -> list[str]:
-    """Return the names of all parameters, those by position first."""
+    """Return the names of all parameters, parameters by position first."""
     every = [*arguments.posonlyargs, *arguments.args]
     if arguments.vararg is not None:
         every.append(arguments.vararg)

@@ -1,8 +1,8 @@
 """Test conditions on results of the submission's calls, computed outside the sandbox.
 
-The values are plain data, so no code of the submission runs here. Other data, and data that needs
-numpy, raises NotDecidable; the tests then run in a test sandbox. Conditions can be pickled, because
-another process analyses long tests (`process.py`): a formula is a tuple rather than a closure.
+The values are plain data, so no code of the submission runs here. Other data, and data that needs numpy,
+raises NotDecidable; the tests then run in a test sandbox. Conditions can be pickled, because another process
+analyses long tests (`process.py`): a formula is a tuple rather than a closure.
 """
 
 from __future__ import annotations
@@ -85,13 +85,13 @@ class NotDecidable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One condition of a test.
+    """A condition of a test.
 
-    The most frequent condition is `call <symbol> expected`, or the truth of a call; `symbol` is
-    then "", or "not". `text` is the text of the call. `expected` is the line with the encoding of
-    the literal, which is on the left if the comparison is `reflected`. For every other condition,
-    `formula` is set, and `text` is the whole condition. A check is free of syntax trees and values,
-    because plans live long and each object in a plan slows every garbage collection.
+    The most frequent condition is `call <symbol> expected`, or the truth of a call; `symbol` is then "",
+    or "not". `text` is the text of the call. `expected` is the line with the encoding of the literal,
+    which is on the left if the comparison is `reflected`. For every other condition, `formula` is set,
+    and `text` is the whole condition. A check is free of syntax trees and values, because plans live long
+    and each object in a plan slows every garbage collection.
     """
 
     text: str
@@ -114,7 +114,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """The formula of a helper function's body, for the names of one version of `Calls`.
+    """The formula of a helper function's body, for the names of a version of `Calls`.
 
     `parameters`: number of parameters; the first has the number -1. `steps`: of its planning.
     """
@@ -256,7 +256,7 @@ class Formulas:
         return (_is_instance, types, self.of(value))
 
     def _helper(self, helper: Helper, args: list[ast.expr], keywords: list[ast.keyword]) -> Formula:
-        """Expand the call of a helper function with one expression."""
+        """Expand the call of a helper function with a single expression."""
         parts = [self.of(argument) for argument in args]
         body = self._bodies.get(id(helper.node))
         if body is None or body.version != self._calls.version:
@@ -421,7 +421,7 @@ def _item(formula: Formula, results: Results) -> Any:
 def _is_in(item: Any, container: Any) -> bool:
     """Return True if a container holds an item.
 
-    Raises NotDecidable for a container of another process, such as a generator, and for a costly
+    Raises NotDecidable for a container of another process, for example a generator, and for a costly
     search: Python finds an int in a range at once, and compares every other item with each number.
     """
     if type(container) not in (*_CORE, range):

@@ -1,7 +1,8 @@
 """Suites with calls of functions as their only use of a submission, and the other needs of other suites.
 
-Such a suite is judged apart from the submission: calls with data go in, and data come back. The tests'
-operations on an answer must be possible on data. Only the text decides, before the submission runs.
+Suites of calls alone are judged apart from the submission: calls with data go in, and data come back. The
+tests' operations on an answer must be possible on data. Only the text decides, before the submission
+runs.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _CALLING = frozenset(
         " takewhile"
     )
 )
-"""Functions which call their first or second argument, or test if it can be called."""
+"""Functions which call their first or second argument, or test if an argument is callable."""
 _CALLED_SECOND = frozenset(["accumulate", "groupby"])
 _WIDENED = frozenset(_words("float16 float32 half single complex64 csingle ndarray"))
 """Types of numpy for which the tests have another type by the same name (`codec/wide_numpy.py`)."""
@@ -76,7 +77,7 @@ _TEXT_OPERATORS = (ast.Add, ast.Mod, ast.Mult)
 
 
 class FunctionsOnly:
-    """The answer for one suite; `reason` is None if the suite asks for functions alone."""
+    """The answer for a suite; `reason` is None if the suite asks for functions alone."""
 
     def __init__(self, suite: Suite, submission: frozenset[str], records: frozenset[str]) -> None:
         self._suite = suite
@@ -320,7 +321,7 @@ class FunctionsOnly:
         return ()
 
     def _of_exact_type(self, one: ast.expr, other: ast.expr) -> Iterator[str]:
-        """Yield whether the type of an answer is compared with one that the tests have another of."""
+        """Yield reasons from comparisons of an answer's type with a type that differs in the tests."""
         for made, wanted in ((one, other), (other, one)):
             if _is_type(made) and any(map(self._is_answer, made.args)):  # type: ignore[attr-defined]
                 each = wanted.elts if isinstance(wanted, ast.Tuple | ast.List) else [wanted]
@@ -374,7 +375,7 @@ def _is_singleton(node: ast.expr) -> bool:
 
 
 def _may_be_text_of_data(node: ast.expr) -> bool:
-    """Tell whether an expected text may be what Python writes for data, as `[1, 2]`, and not `$1.00`."""
+    """Tell whether an expected text may be Python's text of data, as `[1, 2]`, and not `$1.00`."""
     if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
         return True
     try:

@@ -29,7 +29,7 @@ _FUNCTIONS = "the tests call functions"
 
 @dataclass(frozen=True, slots=True)
 class TestSource:
-    """The source of one test, and the steps to run after its statements."""
+    """The source of a test, and the steps to run after its statements."""
 
     __test__ = False  # keeps pytest from collecting the class
 

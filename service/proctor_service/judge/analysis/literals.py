@@ -1,7 +1,7 @@
 """Bounded evaluation of constant expressions in test code: `3 * 19`, `set()`, `list(range(5))`.
 
-Python's own `ast.literal_eval` accepts displays only. This module never runs code of the tests, and
-limits all values to a million items or characters.
+Python's own `ast.literal_eval` accepts displays only. This module evaluates without running code of the
+tests, and limits all values to a million items or characters.
 
 `OPERATORS`: the operators of Python, by the names of their classes in `ast`.
 """
@@ -50,7 +50,7 @@ _ITERATORS = (reversed, zip, enumerate)
 _CONSTANTS = {"math": {name: getattr(math, name) for name in ("pi", "e", "tau", "inf", "nan")}}
 _ORDERED = (list, tuple, dict, sum, min, max, zip, enumerate, bytes, bytearray)
 _ENCODINGS = frozenset(["utf-8", "utf8", "UTF-8", "ascii", "latin-1", "latin1"])
-"""Others may be slow: the time of punycode grows with the square of the length."""
+"""Other encodings may be slow: the time of punycode grows with the square of the length."""
 _TEXT_METHODS = frozenset(["lower", "upper", "strip", "split", "title", "join", "encode"])
 _NUMBERS = (int, float, complex, bool)
 _LIGHT = frozenset([float, complex, bool, type(None)])
@@ -76,9 +76,9 @@ class NotConstant(Exception):
 class Weights:
     """The expanded size of containers: items and characters, counted again at each reference.
 
-    A few nested products make a value of gigabytes as text, and minutes to hash. A long
-    text may make many values that each take long, so their sum is bounded, too; the bound of an
-    honest suite, which writes most of its values out, grows with the text.
+    A few nested products make a value of gigabytes as text, and minutes to hash. A long text may make
+    many slow values, so their sum is bounded, too; the bound of an honest suite, which writes most of its
+    values out, grows with the text.
     """
 
     def __init__(self, characters: int = 0) -> None:
@@ -99,7 +99,7 @@ class Weights:
             raise NotConstant("too large")
 
     def checked(self, value: Any) -> Any:
-        """Return a value, and count it. Raises NotConstant."""
+        """Count a value, and return the value. Raises NotConstant."""
         if type(value) in _LIGHT:
             return value
         if type(value) is int:
@@ -112,7 +112,7 @@ class Weights:
         return value
 
     def spend(self, weight: int) -> None:
-        """Count a value that is made or read. Raises NotConstant."""
+        """Count a value made or read. Raises NotConstant."""
         self._left -= weight
         if self._left < 0:
             raise NotConstant("too large")
@@ -152,10 +152,9 @@ def evaluate(
 ) -> Any:
     """Return the value of a constant expression.
 
-    `names` are variables with constant values; `module_of` returns the module that a name stands
-    for, or ""; `weights` are those of earlier values. `failed` are the ids of expressions known not
-    to be constants, for the same names; further ones are added. Each call builds a new value.
-    Raises NotConstant.
+    `names` are variables with constant values; `module_of` returns the module of a name, or "";
+    `weights`: of earlier values. `failed` are the ids of expressions known not to be constants, for the
+    same names; newly found ids are added. Each call builds a new value. Raises NotConstant.
     """
     return Evaluator(names, module_of, weights or Weights()).of(node, failed)
 
@@ -165,7 +164,7 @@ class NotPlannable(Exception):
 
 
 class Evaluator:
-    """Evaluator of the expressions of a suite; the arguments are those of `evaluate`."""
+    """Evaluator of the expressions of a suite; the arguments are as of `evaluate`."""
 
     def __init__(self, names: Variables, module_of: Callable[[str], str], weights: Weights) -> None:
         self._names = names
@@ -325,7 +324,7 @@ _HANDLERS: dict[type[ast.expr], Callable[[Evaluator, Any], Any]] = {
 
 
 def is_set(value: Any) -> bool:
-    """Tell whether a value is a set, whose order differs between processes."""
+    """Tell whether a value is a set: the order of a set differs between processes."""
     return isinstance(value, set | frozenset)
 
 

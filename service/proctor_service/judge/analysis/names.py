@@ -1,8 +1,8 @@
 """Resolution of names in test code: which names are the submission's.
 
-Only the tests, the setup and `entry_point` decide. A name that test code reads and neither defines nor
-imports is a built-in, or else the submission's, whatever library has the same name. The entry point is
-the submission's in any case.
+Only the tests, the setup and `entry_point` decide. A name read, but not defined or imported, by test code
+is a built-in, or else the submission's, even with the same name as a library. The entry point is the
+submission's in any case.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Names:
 
 
 def star_names(module: str) -> frozenset[str] | None:
-    """Return the names that `from module import *` binds, or None for other modules."""
+    """Return the names bound by `from module import *`, or None for other modules."""
     for star_module in _STAR_MODULES:
         if star_module.__name__ == module:
             public = getattr(star_module, "__all__", None)
@@ -115,11 +115,11 @@ _SCOPED = frozenset(
         getattr(ast, "TypeAlias", ast.Lambda),  # of Python 3.12
     )
 )
-"""Nodes with scopes of their own, or with names of another one."""
+"""Nodes with scopes of their own, or with names of another scope."""
 
 
 def _is_future(node: ast.stmt) -> bool:
-    """Return True if a statement may change the compilation of others."""
+    """Return True if a statement may change the compilation of other statements."""
     return isinstance(node, ast.ImportFrom) and node.module == "__future__"
 
 
@@ -140,7 +140,7 @@ def _note_globals(nodes: Sequence[Any], loaded: set[str], bound: set[str]) -> No
 def _symbols_of(text: str) -> Iterator[tuple[bool, symtable.Symbol]]:
     """Yield the symbols of all scopes of a text, and whether the scope is the module.
 
-    `get_symbols` looks at all inner scopes for each name; the table that it reads does not.
+    `get_symbols` looks at all inner scopes for each name, so this function reads the underlying table.
     """
     try:
         with warnings.catch_warnings():

@@ -1,8 +1,8 @@
 """The level `calls`: tests as calls of the submission, and formulas over the results.
 
 `assert abs(f(3) - 9) < 1e-6` becomes the call `f(3)`, made in the sandbox, and the formula
-`abs(value - 9) < 1e-6`, computed here on plain data. One sandbox suffices, and expected values stay
-out of the sandbox. Tests with loops, exceptions or objects are judged at another level.
+`abs(value - 9) < 1e-6`, computed here on plain data. One sandbox suffices, and expected values stay out of
+the sandbox. Tests with loops, exceptions or objects are judged at another level.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _MOST_CALLS = 50_000  # a sandbox's answers are kept until it ends (`sandbox/lin
 
 @dataclass(frozen=True, slots=True)
 class PlannedTest:
-    """The conditions of one test, and the numbers of its calls."""
+    """The conditions of a test, and the numbers of its calls."""
 
     checks: tuple[Condition, ...]
     calls: tuple[int, ...]
@@ -214,7 +214,7 @@ class _Planner:
             raise NotPlannable(f"imports {module}")
 
     def _condition(self, node: ast.expr) -> None:
-        """Add the condition of an `assert`; `a and b` adds one for each part."""
+        """Add the condition of an `assert`; `a and b` adds a condition for each part."""
         if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And):
             for part in node.values:
                 self._condition(part)

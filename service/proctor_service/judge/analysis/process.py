@@ -4,10 +4,10 @@
                                  ── level ─────────────────▶
                                  ── level and plan ────────▶
 
-The parser of CPython holds the lock of the interpreter for a second per megabyte; in a thread it
-would hold up the event loop. The process has bounds of CPU time and memory that grow with the text,
-no variables of the environment, and it ends with the service. Tests run beside the submission if
-their analysis is ended. This module imports no pydantic there: that alone would take half a second.
+The parser of CPython holds the lock of the interpreter for a second per megabyte; in a thread the parser
+would hold up the event loop. The process has bounds of CPU time and memory in proportion to the text, no
+variables of the environment, and ends with the service. Tests run beside the submission if their analysis
+is ended. This module imports no pydantic there: this import alone would take half a second.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     from proctor_client.wire import AssertsGrader
 
 CPU_SECONDS = 2.0
-"""CPU time of an analysis for each megabyte of text, and part of one."""
+"""CPU time of an analysis for each megabyte of text, or part of a megabyte."""
 _READING_SECONDS = 4.0
-"""The same for the parser alone. It takes 1 s on an idle machine, and more on a busy one; tests that
-cannot be read cannot be judged."""
+"""The same for the parser alone. The parser takes 1 s on an idle machine, and more on a busy machine;
+unreadable tests cannot be judged."""
 ENDED = "the analysis of the tests takes too much time or memory"
 """Reason of tests after an ended analysis."""
 _WALL_TIMES = 10  # of the CPU time

@@ -1,6 +1,7 @@
 """Shared state of test code and submission, other than calls: modules, built-ins and process state.
 
-Tests with such a need run beside the submission. Modules outside of the table are such needs.
+Tests in need of shared state run beside the submission. Modules outside of the table count as shared
+state.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _PARTS = {
     "sys": _words("maxsize float_info version_info int_info maxunicode byteorder getsizeof"),
     "traceback": _words("format_exc print_exc"),
 }  # fmt: skip
-"""Names without such state in other modules."""
+"""Names without shared state in other modules."""
 _STATEFUL = {
     "numpy": [
         "seterr",
@@ -143,7 +144,7 @@ def _of_builtin(name: str) -> str:
 
 
 def _module_of(node: ast.expr, modules: dict[str, str]) -> str:
-    """Return the module of an expression such as `np.random`, or ""."""
+    """Return the module of an expression like `np.random`, or ""."""
     if isinstance(node, ast.Name):
         return modules.get(node.id, "")
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):

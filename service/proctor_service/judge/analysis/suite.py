@@ -1,7 +1,7 @@
 """Parsed test code: the setup, the tests, and the steps to run after a test's statements.
 
-Tests come from the trainer. Length and nesting are bounded, so a text that breaks the parser cannot
-break the service.
+Tests come from the trainer. Length and nesting are bounded, so a text breaking the parser cannot break
+the service.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ the last function of the submission and `[name]` the target of `either`, `("func
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """One test: its text, its syntax tree, and the steps to run after its statements."""
+    """A test: its text, its syntax tree, and the steps to run after its statements."""
 
     text: str
     tree: ast.Module
@@ -281,7 +281,7 @@ def _run_steps(
     classes: _Classes,
     candidate: str | list[str],
 ) -> Iterator[RunStep]:
-    """Yield steps for the functions and TestCases that a test defines but never runs."""
+    """Yield steps for the functions and TestCases defined, but not run, by a test."""
     cases: list[str] = []
     for node in tree.body:
         if not isinstance(node, _DEFINITIONS) or node.name in mentioned:

@@ -59,9 +59,9 @@ class Literal:
     """A literal in a text: a scalar, or a container of literals.
 
     `type`: values of the same type may replace each other. `value`: equal for literals of possible
-    equality in tests. `gap`: place for an element in a container without scalars. `text` is the
-    literal as written, if it may stand elsewhere, too. `divisor`: of the scalars, for tolerances (3
-    in 1/3).
+    equality in tests. `gap`: place for an element in a container without scalars. `text` is the literal
+    as written, if the text may stand elsewhere, too. `divisor`: of the scalars, for tolerances (3 in
+    1/3).
     """
 
     begin: int
@@ -132,10 +132,10 @@ def changed(
 
     `dialects`: of each text.
 
-    One expectation, and by an even coin each further expectation, becomes another value: some draws
-    find a program with a cheat in a part of the tests. The other value is, by an even coin, an
-    expected value from elsewhere in the suite, or a value far away; at least one value is far away,
-    since some right answers equal several of the suite's values (7 modulo 5).
+    One expectation, and by an even coin each further expectation, becomes another value: some draws find
+    a program with a cheat in a part of the tests. The other value is, by an even coin, an expected value
+    from elsewhere in the suite, or a value far away; at least one value is far away, since some
+    right answers equal several of the suite's values (7 modulo 5).
     """
     draw = Draw(seed)
     usable = clear(texts, expectations, dialects, draw)
@@ -224,7 +224,7 @@ def _separates(tolerance: Tolerance, one: float, other: float) -> bool:
 
 
 def _far(of: Expectation, text: str, draw: Draw, dialect: Dialect) -> Edit | None:
-    """Return the replacement of one scalar by a value far away, if any."""
+    """Return the replacement of a scalar by a value far away, if any."""
     literal = of.literal
     scalars = literal.scalars
     if of.tolerance != EXACT:

@@ -106,14 +106,14 @@ APPROX = Form(relative=("rel", 1, 1e-6), absolute=("abs", 2, 1e-12), others=("na
 NAMES = frozenset(
     [*METHODS, *(name.rpartition(".")[2] for name in (*STATEMENTS, *CONDITIONS)), "approx"]
 )
-"""Names of all forms: tests which bind such a name lack a clear expectation."""
+"""Names of all forms: tests which bind any of these names lack a clear expectation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """An expression with a certain comparison, and the rules for other values in its place.
 
-    `scope`: the comprehension or lambda that has the comparison, with the `columns` of its table.
+    `scope`: the comprehension or lambda around the comparison, with the `columns` of its table.
     """
 
     expected: ast.expr

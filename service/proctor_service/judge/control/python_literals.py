@@ -37,7 +37,7 @@ _OF_ONE = frozenset(
         *("collections.deque", "collections.Counter", "collections.OrderedDict"),
     )
 )
-"""Constructors of containers whose value changes with each element of their argument."""
+"""Constructors of containers; each element of the argument changes the container's value."""
 
 
 @dataclass(frozen=True, slots=True)

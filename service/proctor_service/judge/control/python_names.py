@@ -24,7 +24,7 @@ class Scope:
     names: dict[str, list[ast.Name]] = field(default_factory=dict)
     arguments: Counter[str] = field(default_factory=Counter)
     places: dict[int, int] = field(default_factory=dict)
-    """The place of each item `name[place]` that is read, by the id of the name's node."""
+    """The place of each item `name[place]` read, by the id of the name's node."""
     messages: set[int] = field(default_factory=set)
     """Ids of the nodes of texts shown only by a failed assertion."""
     shared: set[str] = field(default_factory=set)
@@ -86,7 +86,7 @@ class Use:
 
 
 class Names:
-    """The uses of names in modules whose top levels are `trees`."""
+    """The uses of names in modules with the top levels `trees`."""
 
     def __init__(self, trees: Sequence[ast.AST], foreign: frozenset[str] | None) -> None:
         self._top = Scope.of(trees)
@@ -108,7 +108,7 @@ class Names:
         self._groups.setdefault((id(scope), name.id, place), []).append((forms, tree, use))
 
     def values(self) -> Iterator[tuple[ast.Module, ast.expr, Tolerance, bool]]:
-        """Yield module, literal, tolerance, and whether only values far away may replace it."""
+        """Yield module, literal, tolerance, and whether the literal's replacement must be far away."""
         for (_, name, place), uses in self._groups.items():
             forms, tree, first = uses[0]
             if name in self._top.shared or (first.scope is None and name in self._foreign):

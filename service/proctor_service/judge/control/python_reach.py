@@ -28,7 +28,7 @@ Column = tuple[ast.expr, ...]
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Statements of one scope, each with a certain run.
+    """Statements of a scope, each with a certain run.
 
     `scope`: the function, or None for the top level. `case`: the first parameter of a TestCase's method.
     `columns`: for each name bound by a literal table, the expressions of its column.
@@ -42,7 +42,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Definitions:
-    """Bound names of modules with one namespace, with the number of bindings of each."""
+    """Bound names of modules with a common namespace, with the number of bindings of each."""
 
     counts: Counter[str]
 
@@ -94,7 +94,7 @@ def is_generator(function: Function) -> bool:
 
 
 def _has_own(statement: ast.stmt, kinds: tuple[type[ast.AST], ...]) -> bool:
-    """Return True for a statement with such a node outside of its inner functions."""
+    """Return True for a statement with a node of these kinds outside of its inner functions."""
     todo: list[ast.AST] = [statement]
     while todo:
         node = todo.pop()

@@ -70,13 +70,13 @@ class Module:
 
     @classmethod
     def of(cls, part: str, text: str, **more: object) -> Module:
-        """Parse a text. Raises what `ast.parse` raises."""
+        """Parse a text. Raises the errors of `ast.parse`."""
         return cls(part, text, syntax_tree(text), **more)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """Modules of one namespace, and texts with a possible influence on their meaning.
+    """Modules of a namespace, and texts with a possible influence on their meaning.
 
     `foreign`: words of a submission with the same namespace; None for a namespace of its own.
     """

@@ -1,4 +1,4 @@
-"""Registry of the core's graders: each module here that has a function `rules`. Features add others."""
+"""Registry of the core's graders: each module here with a function `rules`. Features add further graders."""
 
 from __future__ import annotations
 

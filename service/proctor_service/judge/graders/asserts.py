@@ -1,12 +1,12 @@
 """`asserts`: the level of its tests, and tests judged apart by a plan of calls.
 
-A plan calls the submission's functions, and their results are compared here. Other tests run in a sandbox of
-their own (`asserts_test_sandbox.py`), or in the submission's process (`in_process.py`).
+A plan calls the submission's functions, and their results are compared here. Other tests run in a sandbox
+of their own (`asserts_test_sandbox.py`), or in the submission's process (`in_process.py`).
 
-The results are hostile data, compared with Python's operators. The size of the expected value bounds
-how much of a result is parsed: a far longer encoding can never be equal and stays unparsed. Other
-results larger than a megabyte are left to a test sandbox (NotDecidable), because parsing them would
-block this process; so are results with values that this process cannot treat as their own classes do.
+The results are hostile data, compared with Python's operators. The size of the expected value bounds how
+much of a result is parsed: a far longer encoding can never be equal and stays unparsed. Other results
+larger than a megabyte are left to a test sandbox (NotDecidable), because parsing them would block this
+process; so are results with values that this process cannot treat as their own classes do.
 """
 
 from __future__ import annotations
@@ -65,20 +65,20 @@ _OTHER_CLASSES = frozenset(["nd", "ns", "npnan", "h"])
 _NARROW_FRACTIONS = ("f2", "f4", "c8")
 _LARGEST_PARSED_BYTES = 1 << 20
 _NAN = re.compile(rb'\bNaN\b|"nan"')
-"""Encodings that are no proof of equal values: `[1,NaN]`, `["nan"]`; not `"banana"`."""
+"""Encodings insufficient to prove equal values: `[1,NaN]`, `["nan"]`; not `"banana"`."""
 # Without shared parts, a part of 32 bytes is at least two bytes of the line. With them, a short line
 # could stand for millions of parts, through which `str`, `==` or `sorted` would go.
 _MOST_EXPANDED_TIMES = 32
 
 
 _Key = tuple[tuple[str, ...], str, str | None, str, str | None]
-"""What an analysis depends on: tests, setup, entry point and its method, and integrity."""
+"""All inputs of an analysis: tests, setup, entry point and its method, and integrity."""
 
 
 class AssertsJudge:
     """The judge of `asserts`. Only the tests decide the level (`judge/analysis/levels.py`).
 
-    It holds the analyses of tests: the submissions of a group share theirs.
+    The judge holds the analyses of tests: the submissions of a group share theirs.
     """
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ class AssertsJudge:
         return GraderRules("asserts", self.judge, integrity=self.integrity, control=control)
 
     async def integrity(self, grader: AssertsGrader) -> Integrity:
-        """Return the integrity of results. Raises InvalidTask for tests that do not parse."""
+        """Return the integrity of results. Raises InvalidTask for tests with errors of syntax."""
         return (await self._analysed(grader)).level
 
     async def judge(
@@ -138,7 +138,7 @@ class AssertsJudge:
             return await asyncio.to_thread(analyse_apart, grader)
 
     def _remember(self, key: _Key, done: asyncio.Future[Analysis]) -> None:
-        """Forget an analysis that failed, and the oldest ones above the bound."""
+        """Forget a failed analysis, and the oldest analyses above the bound."""
         if done.cancelled() or done.exception() is not None:
             self._forget(key)
         elif key in self._analyses:
@@ -168,7 +168,7 @@ def _plan_length(analysis: asyncio.Future[Analysis]) -> int:
 async def judge_by_plan(
     submission: Submission, grader: AssertsGrader, backend: Sandboxes, plan: CallPlan, setup: str
 ) -> Judgement:
-    """Judge with one sandbox; the setup runs before the submission.
+    """Judge with a single sandbox; the setup runs before the submission.
 
     Raises NotDecidable if this process cannot compare a result.
     """
@@ -189,7 +189,7 @@ async def judge_by_plan(
 
 
 def _test_of(plan: CallPlan, call: int) -> int | None:
-    """Return the first test that needs the result of this call; None for a call of the setup."""
+    """Return the first test in need of this call's result; None for a call of the setup."""
     if call in plan.setup.calls:
         return None
     return next((at for at, test in enumerate(plan.tests) if call in test.calls), None)
@@ -266,7 +266,7 @@ def _failure(check: Condition, answers: Sequence[Any], reveal: bool) -> Raised |
 
 
 def _is_object(line: bytes) -> bool:
-    """Tell whether an answer is an object that is no data."""
+    """Tell whether an answer is an object other than data."""
     return line.startswith(b'["h",') and b'"base"' not in line[:_SHOWN_BYTES]
 
 
@@ -326,7 +326,7 @@ def _compares(check: Condition, line: bytes) -> bool:
 
 
 def shown(line: bytes) -> str:
-    """Return a short text of the value; "a value" if the value is not plain data.
+    """Return a short text of the value; "a value" for other values than plain data.
 
     Of a large value the text only gives the number of bytes.
     """
@@ -341,7 +341,7 @@ def shown(line: bytes) -> str:
 
 
 def _holds_object(wire: Any) -> bool:
-    """Tell whether a wire form has an object that is no data."""
+    """Tell whether a wire form has an object other than data."""
     return any(tag == "h" and "base" not in item[-1] for tag, item in _tagged(wire))
 
 
@@ -361,11 +361,11 @@ def _is_true(value: Any) -> bool:
 
 
 def _plain(wire: Any, expected: Any = None) -> Any:
-    """Return the value of a wire form, to be compared with that of another.
+    """Return the value of a wire form, to be compared with another form's value.
 
-    numpy makes the literal as narrow as a scalar of its own, and `float16(inf) == 3628800` would
-    hold. Here the scalar becomes as wide as the literal. Raises NotDecidable for an array, and for
-    a narrow scalar against a literal with fractions, which is equal only when it is narrow too.
+    numpy makes the literal as narrow as a scalar of its own, and `float16(inf) == 3628800` would hold.
+    Here the scalar becomes as wide as the literal. Raises NotDecidable for an array, and for a narrow
+    scalar against a literal with fractions, which is equal only if narrow, too.
     """
     value = values.decode(wire)
     for tag, item in _tagged(wire):

@@ -2,8 +2,8 @@
 
     submission sandbox  ◀── relayed lines ──▶  test sandbox: setup and tests ──▶ reports to judge
 
-The two sandboxes talk by calls, and only data cross (`guest/separated/`). The submission's sandbox
-never sees test code or expected values. The test sandbox isolates the trainer's own code.
+The two sandboxes talk by calls, and only data cross (`guest/separated/`). The submission's sandbox never
+sees test code or expected values. The test sandbox isolates the trainer's own code.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 _REPORT = b"!"  # prefix of an out-of-band message: the tests continue without a reply
 _FAILURES = (b'["broken",', b'["unfit",')
-"""Beginnings of our runner's last line. Once the submission has been asked, it may be the cause."""
+"""Beginnings of our runner's last line. Once asked, the submission may be the cause."""
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class _Reports:
     done: bool = False
 
     def add_line(self, line: bytes) -> None:
-        """Record one report. Raises Malformed or ValueError for an invalid line."""
+        """Record a report. Raises Malformed or ValueError for an invalid line."""
         match loads(line):
             case ["setup_failed", str(text)]:
                 self.setup_failed = text
@@ -208,7 +208,7 @@ def _conclude(
 def _limited(finished: Run, tests_ended: Ended, reports: _Reports) -> int | None:
     """Return the place of the test in which a limit ended a sandbox, else None.
 
-    Of a submission that has ended, the tests still report the test that asked it.
+    Of an ended submission, the tests still report the test of the last call.
     """
     if finished.ended.ending in LIMITS:
         return max(reports.outcomes, default=None)

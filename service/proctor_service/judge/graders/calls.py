@@ -3,9 +3,9 @@
 Arguments and values are JSON.
 
 Equality, by default of JSON: JSON has no tuples and only text as keys, so a tuple or an array may match a
-list, and dict keys are compared in their JSON form. `python`: a list is a list, and keys keep their types.
-`apps`: as `json`, and an expected list of one item stands for the item, too. The walk follows the expected
-value, so it ends even if the answer is cyclic or full of shared parts.
+list, and dict keys are compared in their JSON form. `python`: a list is a list, and keys keep their
+types. `apps`: as `json`, and an expected list with a single item stands for the item, too. The walk
+follows the expected value, so the walk ends even if the answer is cyclic or full of shared parts.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _CONTAINERS = (list, tuple, dict, set, frozenset)
 
 @dataclass(frozen=True, slots=True)
 class Equality:
-    """Rules by which a returned value equals the expected one."""
+    """Rules for the equality of a returned value and the expected value."""
 
     kind: Literal["json", "python", "apps"] = "json"
     closeness: Closeness = EXACT
@@ -110,7 +110,7 @@ class Equality:
 
 
 def _key(key: Any) -> Any:
-    """Return a key in its JSON form; None, unequal to any text, if JSON has no such form."""
+    """Return a key in its JSON form; None, unequal to any text, without a JSON form."""
     if isinstance(key, int) and key.bit_length() > _MAX_KEY_BITS:
         return None
     if key is None or isinstance(key, bool | int | float):
@@ -127,7 +127,7 @@ _NOT_DESCRIBED = Raised("failed", "it returned another value")
 
 
 async def judge(submission: Submission, grader: CallsGrader, backend: Sandboxes) -> Judgement:
-    """Judge with one sandbox; expected values stay in the service. Raises InvalidTask."""
+    """Judge with a single sandbox; expected values stay in the service. Raises InvalidTask."""
     if _are_few([(case.args, case.kwargs) for case in grader.cases]):
         calls = _encoded(grader)
     else:  # in a thread, so the event loop stays free

@@ -1,9 +1,9 @@
-"""Graders with tests and submission in one interpreter: `pytest`, and `asserts` at level `in_process`.
+"""Graders with tests and submission in a single interpreter: `pytest`, and `asserts` at level `in_process`.
 
-The tests see the submission's real objects, so every test of plain Python works. The submission can
-see the tests too: the result is `in_process`. The messages of the test runner are untrusted: each
-line must carry a secret word of the runner, and the last line a second secret. A line from the
-submission in the runner's place is a forgery.
+The tests see the submission's real objects, so every test of plain Python works. The submission can see
+the tests too: the result is `in_process`. The messages of the test runner are untrusted: each line must
+carry a secret word of the runner, and the last line a second secret. A line from the submission in the
+runner's place is a forgery.
 
 Test files without a test for pytest are found from their text alone.
 """
@@ -54,8 +54,8 @@ _FEW_BYTES = 1 << 16  # total size of messages parsed on the event loop
 class Report:
     """Messages of the test runner: number of tests, outcome of each test, and exit code.
 
-    `loaded`: the tests have begun. `tests`: name, outcome and text of each test. `stopped`: the
-    reason if the submission did not load.
+    `loaded`: the tests have begun. `tests`: name, outcome and text of each test. `stopped`: the reason
+    of a failed load.
     """
 
     collected: int = 0
@@ -71,7 +71,7 @@ class Report:
 async def judge_pytest(
     submission: Submission, grader: PytestGrader, backend: Sandboxes
 ) -> Judgement:
-    """Judge by test files that import the module `solution`; test files replace submitted files.
+    """Judge by test files importing the module `solution`; test files replace submitted files.
 
     Raises InvalidTask for files without a test, decided from their text, or files that cannot run.
     """
@@ -215,7 +215,7 @@ def _take(report: Report, frame: list[object], end: str, *, reveal: bool) -> Non
 
 
 def _verdict_of(finished: Run, report: Report) -> tuple[Verdict, str] | None:
-    """Return the verdict if the outcomes of the tests do not count, else None."""
+    """Return the verdict in place of the tests' outcomes, if any."""
     limited = LIMITS.get(finished.ended.ending)
     if limited is not None:
         return limited
@@ -287,8 +287,8 @@ _DYNAMIC = frozenset(["exec", "globals", "setattr", "vars", "type", "__getattr__
 def has_no_test(files: Mapping[str, str]) -> bool:
     """Return True if pytest finds no test in a grader's files, for any submission.
 
-    False wherever the text cannot tell: hooks, names of tests by settings, doctests, classes that may
-    inherit tests, names from another module or a call.
+    False wherever the text cannot tell: hooks, names of tests by settings, doctests, classes that
+    may inherit tests, names from another module or a call.
     """
     texts = dict(files)
     if any(path.endswith(_DOCUMENTS) for path in texts):

@@ -1,7 +1,7 @@
 """Points of subtasks: groups of cases, each worth its points if all its cases pass.
 
-A subtask earns the least score of its cases, times its points; nothing without the full points of those
-that it requires (IOI's rules).
+A subtask earns the least score of its cases, times its points; 0 without the full points of its required
+subtasks (IOI's rules).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Points:
     def score(self) -> float:
         """Share of all points, from 0 to 1; 1 only if each subtask has its full points.
 
-        A case that has not run has the score 0.
+        A case still to run has the score 0.
         """
         least = [
             each if self._seen.issuperset(subtask.cases) else 0.0
@@ -57,7 +57,7 @@ class Points:
         return min(sum(part * each.points for part, each in pairs) / whole, _LESS_THAN_ONE)
 
     def _with_requirements(self, least: Sequence[float]) -> list[float]:
-        """Return the part of each subtask: nothing without the full points of what it requires."""
+        """Return the part of each subtask: 0 without the full points of its required subtasks."""
         parts: list[float] = []
         for part, subtask in zip(least, self._subtasks, strict=True):  # those required come earlier
             is_met = all(parts[earlier] == 1 for earlier in subtask.requires)

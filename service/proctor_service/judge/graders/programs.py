@@ -79,7 +79,7 @@ class Program:
     has_launcher: bool = False
 
     def job(self, end: str = "", case: StdioCase = _NO_CASE) -> bytes:
-        """Return the message that starts the program, with the input of a case.
+        """Return the message to start the program, with the input of a case.
 
         A script, and a program with its tests apart, reports `end` at its end.
         """
@@ -112,10 +112,10 @@ class Program:
         *,
         interactive: bool = False,
     ) -> tuple[bytes, bytes]:
-        """Return the message that starts the program with these files of bytes, and the bytes behind it.
+        """Return the message to start the program with these files, and the bytes behind the message.
 
-        `stdin_file`: the one of them that is its standard input; without it there is none. `interactive`: its
-        standard input and output are pipes to the service (`guest/interaction.py`).
+        `stdin_file`: the file for its standard input, if any. `interactive`: its standard input and
+        output are pipes to the service (`guest/interaction.py`).
         """
         sizes = [*self.made.sizes, *((path, len(data)) for path, data in files.items())]
         fields: dict[str, object] = {"binaries": sizes}
@@ -144,7 +144,7 @@ class Program:
     ) -> Run:
         """Run the program once. Raises JudgeFailed if the sandbox lacks its interpreter.
 
-        `data`: the bytes behind the job, as from `job_with`; by default those of the compiler's files.
+        `data`: the bytes behind the job, as from `job_with`; by default the compiler's files.
         """
         environment = self.submission.environment
         limits, state = self.submission.limits, self.submission.state
@@ -172,14 +172,14 @@ class Languages(Protocol):
     """Languages other than Python: programs in them, and the runners of their tests."""
 
     def file_of(self, submission: Submission) -> tuple[str, str]:
-        """Return name and text of the file that has a submission's source; in Python, too."""
+        """Return name and text of the file with a submission's source; in Python, too."""
 
     async def prepared(
         self, submission: Submission, backend: Sandboxes, parts: Parts | None
     ) -> Program | Judgement:
         """Return a runnable program, or the judgement of a failed compilation.
 
-        `parts`: the sources of a program whose tests are apart.
+        `parts`: the sources of a program with tests apart.
         """
 
     async def judge_runner(
@@ -188,7 +188,7 @@ class Languages(Protocol):
         """Judge by a tool's tests. Raises JudgeFailed without the tool, and InvalidTask without tests."""
 
     def tests(self, grader: ExecGrader | CommandGrader, language: str) -> Tests | None:
-        """Return the tests whose expected values a negative control can change, if there are some."""
+        """Return the tests with expected values to change in a negative control, if any."""
 
 
 def rules(languages: Languages) -> tuple[GraderRules, ...]:
@@ -302,7 +302,7 @@ async def prepared(
 def _without_tests(judgement: Judgement) -> Judgement:
     """Return a judgement without output, and without parts of its message: both may show the tests.
 
-    Of an exception only the class remains, and nothing of a compiler's message about the tests.
+    Of an exception only the class remains; a compiler's message about the tests is left out.
     """
     message = judgement.message
     if judgement.verdict == "syntax_error" and _TEST_FILE.search(message):

@@ -1,7 +1,7 @@
-"""`stdio`: runs of a program, each in a fresh sandbox, and what each prints.
+"""`stdio`: runs of a program, each in a fresh sandbox, and their outputs.
 
-`judge_cases` is the loop over the cases; a `CaseJudge` says what one run is worth. The core's compares the
-output with the expected one.
+`judge_cases` is the loop over the cases; a `CaseJudge` judges a single run. The core's compares the
+output with the expected output.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _SHORT_BYTES = 32_768  # largest output compared in the event loop, in a few ms
 
 @dataclass(frozen=True, slots=True)
 class CaseOutcome:
-    """What a run of a case is worth. `score`: from 0 to 1, and 1 of a passed case alone.
+    """Outcome of a run of a case. `score`: from 0 to 1, and 1 for a passed case alone.
 
-    `lost_seconds`: time of the task's own program that this run's output has cost in excess.
+    `lost_seconds`: excess time of the task's own program for this run's output.
     """
 
     finished: Run
@@ -50,7 +50,7 @@ class CaseJudge(Protocol):
 
 
 class Compares(Protocol):
-    """Tells whether an output is the expected one."""
+    """Tells whether an output equals the expected output."""
 
     def is_same(self, actual: str, expected: str) -> bool: ...
 
@@ -83,10 +83,10 @@ async def judge_cases(
 ) -> Judgement:
     """Judge each case in a fresh sandbox, with its own limits of time.
 
-    With the scoring `all`, no case runs after the first end by a limit. `wall_seconds` also
-    bounds a total over all cases: their idle time, the CPU time of failed cases, and the lost seconds. Cases
-    after this bound do not run. Otherwise a submission could fail slowly, outlast the deadline, and earn an
-    error where a verdict is due. With `points`, no case runs that can earn nothing any more.
+    With the scoring `all`, no case runs after the first end by a limit. `wall_seconds` also bounds a
+    total over all cases: their idle time, the CPU time of failed cases, and the lost seconds. Cases after
+    this bound are left out. Otherwise a submission could fail slowly, outlast the deadline, and earn an
+    error where a verdict is due. With `points`, cases without points still to earn are left out.
     """
     submission = program.submission
     counts = _CaseCounts(submission, program.compiling)
@@ -128,7 +128,7 @@ class _CaseCounts:
         self._last: CaseOutcome | None = None
 
     def add(self, index: int, outcome: CaseOutcome) -> None:
-        """Add the outcome of a case. Raises SandboxLost for a failure that may not be its own."""
+        """Add the outcome of a case. Raises SandboxLost if the machine may be the cause of a failure."""
         finished, usage = outcome.finished, outcome.finished.ended.usage
         self._usage = self._usage + usage
         self._seconds += usage.idle_seconds
@@ -178,7 +178,7 @@ class ByOutput:
         self._reveal = reveal
 
     async def __call__(self, program: Program, index: int, case: StdioCase) -> CaseOutcome:
-        """Run the program, and compare what it printed."""
+        """Run the program, and compare its output."""
         accepted = accepted_of(case)
         longest = max(len(each.encode("utf-8", "replace")) for each in accepted)
         keep = max(_STDOUT_AT_LEAST, _STDOUT_TIMES * longest)
@@ -201,7 +201,7 @@ class ByOutput:
 
 
 def accepted_of(case: StdioCase) -> Sequence[str]:
-    """Return the accepted outputs of a case; empty if it has none."""
+    """Return the accepted outputs of a case, if any."""
     if case.stdout is None:
         return []
     return [case.stdout] if isinstance(case.stdout, str) else case.stdout
