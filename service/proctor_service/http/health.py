@@ -203,7 +203,7 @@ def health_routes(
 
     @routes.get("/fingerprint", responses=answers(Fingerprint, 401))
     async def own_fingerprint() -> Fingerprint:
-        """Return the influences on verdicts here, beside the request, for other replicas to compare."""
+        """Return the versions and settings that verdicts depend on, for other replicas to compare."""
         return fingerprint()
 
     @routes.get("/metrics", response_class=Response, responses=METRICS_ANSWERS)

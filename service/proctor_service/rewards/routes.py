@@ -454,7 +454,7 @@ class Translation:
         return RequestItem(index, body.id, body.group, item)
 
     def _key(self, submission: Submission) -> bytes:
-        """Return the cache key: a digest of the tenant and of all influences on a verdict.
+        """Return the cache key: a digest of the tenant and of everything that a verdict depends on.
 
         The scoring rule is part of the key, since a judge may stop at the first failure if the reward is
         then decided. Names, tags, job and deadline are left out: verdicts are independent of them.

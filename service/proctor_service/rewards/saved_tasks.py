@@ -1,8 +1,8 @@
 """Tasks by the hash of their content: a large task travels once, and submissions refer to its name.
 
 Tasks are compressed, and bounded in bytes: of the tenant with the most, the longest unused tasks go
-first. A fleet has them in its common store, too. The name of a forgotten task is a 404: the client sends
-the task again.
+first. A fleet has them in its common store, too. The name of a task no longer stored is a 404: the
+client sends the task again.
 """
 
 from __future__ import annotations

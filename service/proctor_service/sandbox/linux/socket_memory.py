@@ -1,9 +1,9 @@
-"""Memory of sockets outside of all cgroups, from the service's side.
+"""Memory of sockets that the kernel charges to no cgroup, from the service's side.
 
 An unaccepted connection and its waiting data belong to no cgroup. And the kernel fills pages of 32 KB
 with the data of all connections of a thread: a single unread byte holds an uncharged page. These pages
 are missing in all counters. They are at most as many as the queues of a network namespace may hold, as
-the namespace has sent, and as the machine's memory of unnamed use has grown.
+the namespace has sent, and as the memory that the kernel lists under no use has grown.
 
 Formats: proc(5), sock_diag(7), and the kernel's uapi/linux/inet_diag.h.
 """
