@@ -116,6 +116,10 @@ class ScriptedSandbox:
     async def set_command_defaults(self, directory: str, variables: Mapping[str, str]) -> None:
         """Nothing: its commands run nowhere."""
 
+    async def make_read_only(self, directory: str, paths: Sequence[bytes]) -> int:
+        """Nothing: no program would write them."""
+        return 0
+
     async def ended(self) -> Ended:
         """Waits for `end` or `lose`."""
         return await asyncio.shield(self._end)

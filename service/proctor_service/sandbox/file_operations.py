@@ -52,6 +52,10 @@ class FileOperations(ABC):
         """See `StatefulSandbox.set_command_defaults`. For backends with command defaults."""
         raise NotImplementedError
 
+    async def make_read_only(self, directory: str, paths: Sequence[bytes]) -> int:
+        """See `StatefulSandbox.make_read_only`. For a backend that has it."""
+        raise NotImplementedError
+
     async def write_file(self, path: str, data: bytes) -> None:
         """See `StatefulSandbox.write_file`."""
         _check(await self._file_operation("write", [path], stdin=data), "")

@@ -324,6 +324,15 @@ class StatefulSandbox(Protocol):
         Backends without `Traits.has_operations` lack this method.
         """
 
+    async def make_read_only(self, directory: str, paths: Sequence[bytes]) -> int:
+        """Keep files below a directory from being written, removed, renamed or replaced; return their number.
+
+        No later program can, as long as the sandbox lives; nor can it rename the folders above these files.
+        New files beside them work. A folder above that was made in the sandbox, not by its image, counts as
+        a file system of its own from then on, for renames and hard links. Paths are relative; links, and what
+        is no regular file, are left out. Backends without `Traits.has_operations` lack this method.
+        """
+
     async def ended(self) -> Ended:
         """Wait until the sandbox is gone and return its ending. Raises SandboxLost."""
 

@@ -167,7 +167,8 @@ class Lines:
 class Channel(Lines, ABC):
     """Line channel over a socket. The owner adds `read` to the poller.
 
-    `greeting`: the program's first byte, before its first line.
+    `greeting`: the program's first byte, before its first line. `gift`: the descriptor that came with it, or
+    -1; the kernel drops those that a program sends later.
     """
 
     def __init__(self, descriptor: int, greeting: bytes, poller: Poller) -> None:
@@ -175,6 +176,7 @@ class Channel(Lines, ABC):
         self.poller = poller
         self.descriptor = descriptor
         self.greeted = False
+        self.gift = -1
         self.turns: TurnClock | None = None
         self._greeting = greeting
         # With the family and type, Python needs not ask the kernel for them.
@@ -221,7 +223,7 @@ class Channel(Lines, ABC):
     def read(self) -> bool:
         """Read a chunk; True if more may be readable at once."""
         try:
-            data = self._socket.recv(_CHUNK)
+            data = self._socket.recv(_CHUNK) if self.greeted else self._receive_greeting()
         except BlockingIOError:
             return False
         except OSError:
@@ -241,10 +243,19 @@ class Channel(Lines, ABC):
         self._wake()
         return there_may_be_more
 
+    def _receive_greeting(self) -> bytes:
+        data, descriptors, _, _ = socket.recv_fds(self._socket, _CHUNK, 1, socket.MSG_CMSG_CLOEXEC)
+        if descriptors:
+            self.gift = descriptors[0]
+        return data
+
     def close(self) -> None:
-        """Close the socket; idempotent."""
+        """Close the socket and the gift; idempotent."""
         self._end()
         self._socket.close()
+        if self.gift >= 0:
+            os.close(self.gift)
+            self.gift = -1
 
     def _on_writable(self) -> None:
         while self._unsent:

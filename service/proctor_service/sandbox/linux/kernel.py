@@ -22,6 +22,7 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
 MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 32, 4096, 16384, 1 << 18
 MNT_DETACH = 2
 AT_FDCWD, AT_EMPTY_PATH, AT_RECURSIVE = -100, 0x1000, 0x8000
+_SOL_SOCKET, _SCM_RIGHTS = 1, 1
 MOUNT_ATTR_RDONLY, MOUNT_ATTR_NOSUID, MOUNT_ATTR_NODEV = 1, 2, 4
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP = 1, 4, 22, 24
@@ -229,6 +230,36 @@ def installing_seccomp(program: FilterProgram) -> Call:
 def setting(option: int, value: int, pointer: object = None) -> Call:
     """Return a call of prctl(2) with at most two arguments."""
     return _PRCTL, option, value, pointer, 0, 0
+
+
+class _Vector(ctypes.Structure):
+    _fields_ = [("base", ctypes.c_char_p), ("length", ctypes.c_size_t)]
+
+
+class _Rights(ctypes.Structure):
+    """`struct cmsghdr` of one descriptor."""
+
+    _fields_ = [
+        ("length", ctypes.c_size_t), ("level", ctypes.c_int), ("type", ctypes.c_int),
+        ("descriptor", ctypes.c_int), ("padding", ctypes.c_int),
+    ]  # fmt: skip
+
+
+class Message(ctypes.Structure):
+    """`struct msghdr` of a text with a descriptor, for sendmsg(2)."""
+
+    _fields_ = [
+        ("name", ctypes.c_void_p), ("name_bytes", ctypes.c_uint32),
+        ("vectors", ctypes.POINTER(_Vector)), ("vector_count", ctypes.c_size_t),
+        ("control", ctypes.POINTER(_Rights)), ("control_bytes", ctypes.c_size_t),
+        ("flags", ctypes.c_int),
+    ]  # fmt: skip
+
+    def __init__(self, text: bytes, descriptor: int) -> None:
+        rights = _Rights(_Rights.padding.offset, _SOL_SOCKET, _SCM_RIGHTS, descriptor, 0)
+        vector = ctypes.pointer(_Vector(text, len(text)))
+        size = ctypes.sizeof(_Rights)
+        super().__init__(None, 0, vector, 1, ctypes.pointer(rights), size, 0)
 
 
 def give_memory_back() -> None:

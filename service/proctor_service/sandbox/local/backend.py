@@ -146,7 +146,7 @@ class LocalBackend:
             slot,
             sandbox,
         ):
-            stateful = LocalStatefulSandbox(sandbox, limits, self._monitor)
+            stateful = self._stateful(pool, sandbox, limits)
             self._stateful_sandboxes[slot] = stateful
             pool.hold(slot)
             try:
@@ -160,6 +160,12 @@ class LocalBackend:
     async def derive(self, environment: str, key: str, make: MakeLayer) -> str:
         """Add a layer to an image; see `LayeredEnvironments.derived`."""
         return await derived_from(self._plan.environments, environment, key, make)
+
+    def _stateful(
+        self, pool: SlotPool, sandbox: LocalSandbox, limits: Limits
+    ) -> LocalStatefulSandbox:
+        make_read_only = pool.spawner.make_read_only
+        return LocalStatefulSandbox(sandbox, limits, self._monitor, make_read_only)
 
     @contextlib.asynccontextmanager
     async def _borrow(
@@ -323,7 +329,7 @@ class LocalBackend:
         await pool.open()
         try:
             async with pool.borrow(COMPILING, is_session=True) as (_, sandbox):
-                stateful = LocalStatefulSandbox(sandbox, COMPILING, self._monitor)
+                stateful = self._stateful(pool, sandbox, COMPILING)
                 try:
                     await stateful.open()
                     return await with_python(launch, stateful)

@@ -24,18 +24,23 @@ from dataclasses import dataclass, replace
 from proctor_service.errors import StartError
 from proctor_service.sandbox import code_bundle
 from proctor_service.sandbox.code_bundle import HASH_SEED
+from proctor_service.sandbox.local import read_only
 from proctor_service.sandbox.local.fork_server import BIND_NOW
 from proctor_service.sandbox.local.kernel_users import SubordinateIds
 
 START_SECONDS = 60.0
 _END_SECONDS = 5.0
+_ANSWER_SECONDS = 30.0
 
 _MODULES = (
     *code_bundle.GUEST,
     *(f"sandbox/linux/{name}.py" for name in ("kernel", "syscalls")),
     *(
         f"sandbox/local/{name}.py"
-        for name in ("gaps", "init", "isolation", "image_root", "network", "fork_server", "zygote")
+        for name in (
+            *("gaps", "init", "isolation", "image_root", "network", "fork_server", "read_only"),
+            "zygote",
+        )
     ),
 )
 
@@ -219,11 +224,40 @@ class Spawner:
         own user id, because the kernel counts much per user: `number` is below `users`. Raises
         OSError without a zygote, and BlockingIOError when the zygote's queue of orders is full.
         """
+        order = b"fork %d" % (self._launch.first_uid + number)
+        self._order(order, [control.fileno(), *entrances])
+
+    async def make_read_only(self, namespace: int, directory: bytes, paths: list[bytes]) -> int:
+        """Make files in a mount namespace of a sandbox read-only; return their number.
+
+        Raises OSError if it fails, and StartError without a zygote.
+        """
+        listing = os.memfd_create("read_only", os.MFD_CLOEXEC)
+        ours, theirs = socket.socketpair()
+        with contextlib.ExitStack() as opened:
+            opened.callback(os.close, listing)
+            opened.enter_context(ours)
+            opened.enter_context(theirs)
+            ours.setblocking(False)
+            os.pwrite(listing, read_only.request(directory, paths), 0)
+            descriptors = [theirs.fileno(), namespace, listing]
+            try:
+                self._order(read_only.ORDER, descriptors)
+            except OSError:
+                await self.open()
+                self._order(read_only.ORDER, descriptors)
+            theirs.close()
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                answer = await asyncio.get_running_loop().sock_recv(ours, 4096)
+        if not answer.startswith(read_only.DONE):
+            raise OSError(answer.decode("utf-8", "replace") or "the zygote's child ended")
+        return int(answer.removeprefix(read_only.DONE))
+
+    def _order(self, order: bytes, descriptors: Sequence[int]) -> None:
         if self._orders is None:
             raise ConnectionError("no zygote")
-        order = b"fork %d" % (self._launch.first_uid + number)
         try:
-            socket.send_fds(self._orders, [order], [control.fileno(), *entrances])
+            socket.send_fds(self._orders, [order], descriptors)
         except BlockingIOError:
             raise
         except OSError:

@@ -44,7 +44,8 @@ _RLIMIT_BYTES = 16
 LIMITS_BYTES = _RLIMIT_BYTES * len(RLIMITS)
 PROGRAM, SESSION = b"program", b"session"
 """Kinds of a sandbox in a command `fork DISK_MB KIND`."""
-LOCKED = b"+"  # first byte from a sandbox, sent before hostile code can run
+LOCKED = b"+"
+"""First byte from a sandbox, sent before hostile code can run; a session adds its mount namespace."""
 THREAD_MB = 2  # stack of a thread, where address space is limited
 BIND_NOW = "LD_BIND_NOW"
 """Variable for the zygote: symbols are bound once, and not again in each sandbox, which costs pages."""
@@ -54,6 +55,7 @@ _LOCKED_BYTES = 1 << 16
 _COMMAND_BYTES = 64
 _RUSAGE_WORDS = 18
 _DESCRIPTORS, _DESCRIPTOR = struct.Struct("4i"), struct.Struct("i")
+_MOUNTS = b"/proc/self/ns/mnt"
 # Names of this module: a look into another module touches its objects, too.
 _SOL_SOCKET, _SCM_RIGHTS = socket.SOL_SOCKET, socket.SCM_RIGHTS
 _WAIT_FOR_ALL = int(socket.MSG_WAITALL)
@@ -68,6 +70,7 @@ _DUP3, _OPENAT, _WRITE, _CLOSE, _CHDIR, _RECVFROM = kernel.numbers_of(
 _SETSID, _SETGROUPS, _SETRESGID, _SETRESUID, _PRLIMIT64, _WAIT4, _SIGMASK = kernel.numbers_of(
     "setsid", "setgroups", "setresgid", "setresuid", "prlimit64", "wait4", "rt_sigprocmask"
 )
+(_SENDMSG,) = kernel.numbers_of("sendmsg")
 _SET_MASK, _MASK_BYTES = 2, 8
 _KILLED = int(signal.SIGKILL)
 _FORK = b"fork "
@@ -334,7 +337,7 @@ class _Forkserver:
         isolating += self.moving_in()
         mask = ctypes.create_string_buffer(_MASK_BYTES)
         isolating.append((_SIGMASK, _SET_MASK, ctypes.byref(mask), None, _MASK_BYTES))
-        isolating.append((_WRITE, CHANNEL, LOCKED, len(LOCKED)))
+        isolating += self.greeting(is_session=shape.endswith(SESSION))
         limits = ctypes.create_string_buffer(LIMITS_BYTES)
         take_limits: kernel.Call = (
             _RECVFROM, CHANNEL, ctypes.byref(limits), LIMITS_BYTES, _WAIT_FOR_ALL, None, None,
@@ -345,6 +348,17 @@ class _Forkserver:
         ]
         calls = tuple(descriptors), tuple(isolating), take_limits, tuple(set_limits)
         return *calls, self.inside_main
+
+    def greeting(self, *, is_session: bool) -> list[kernel.Call]:
+        """Return the calls which send LOCKED; with its mount namespace, if it is a session's own."""
+        if not (is_session and self.contained and os.path.exists(_MOUNTS)):
+            return [(_WRITE, CHANNEL, LOCKED, len(LOCKED))]
+        message = kernel.Message(LOCKED, 3)  # 3 is the lowest free descriptor
+        return [
+            (_OPENAT, kernel.AT_FDCWD, _MOUNTS, os.O_RDONLY | os.O_CLOEXEC, 0),
+            (_SENDMSG, CHANNEL, ctypes.byref(message), 0),
+            (_CLOSE, 3),
+        ]
 
     def root_and_user(self, disk_mb: int) -> list[kernel.Call]:
         """Return the calls which enter a sandbox's root, and become its user."""

@@ -317,6 +317,11 @@ class SlotPool:
         """PID of the zygote. Raises LookupError without a zygote."""
         return self._spawner.pid
 
+    @property
+    def spawner(self) -> Spawner:
+        """The zygote's owner."""
+        return self._spawner
+
     async def open(self, least: int | None = None) -> None:
         """Start the pool, and wait for `least` slots, by default all warm ones.
 

@@ -245,6 +245,11 @@ class LocalSandbox(Channel):
         return self._beside[0] if self._beside else None
 
     @property
+    def mounts(self) -> int | None:
+        """Descriptor of a session's mount namespace, as long as it lives; None without one."""
+        return self.gift if self.gift >= 0 else None
+
+    @property
     def is_over(self) -> bool:
         """True after the sandbox ended."""
         return self._ended.done()

@@ -16,11 +16,11 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from proctor_service.errors import SandboxEnded, SandboxLost, SandboxUnavailable
+from proctor_service.errors import SandboxEnded, SandboxLost, SandboxUnavailable, StartError
 from proctor_service.guest.session.file_operations import (
     FROZEN,
     MISSING,
@@ -55,6 +55,8 @@ from proctor_service.sandbox.local.sandbox import LocalSandbox
 
 log = logging.getLogger(__name__)
 
+MakeReadOnly = Callable[[int, bytes, list[bytes]], Awaitable[int]]
+"""Called with a mount namespace, a directory, and paths below: see `Spawner.make_read_only`."""
 _PROGRAMS = ("argv", "code")  # the other kinds of runs are file operations
 _UNTIMED_SECONDS = 1e8
 _DESCRIPTORS = 8192  # limit for the session process, which needs three for each running command
@@ -71,8 +73,10 @@ class LocalStatefulSandbox(FileOperations):
         sandbox: LocalSandbox,
         limits: Limits,
         monitor: Monitor,
+        make_read_only: MakeReadOnly,
     ) -> None:
         self.id = sandbox.id
+        self._make_read_only = make_read_only
         self.started_at = 0.0
         self._sandbox = sandbox
         self._limits = limits
@@ -204,6 +208,21 @@ class LocalStatefulSandbox(FileOperations):
         """See `StatefulSandbox.set_command_defaults`."""
         order = ["defaults", directory, dict(variables)]
         self._sandbox.send(json.dumps(order).encode() + b"\n")
+
+    async def make_read_only(self, directory: str, paths: Sequence[bytes]) -> int:
+        """See `StatefulSandbox.make_read_only`."""
+        namespace = self._sandbox.mounts
+        if self._sandbox.is_over:
+            raise await self._over()
+        if namespace is None or not paths:
+            return 0
+        duplicate = os.dup(namespace)  # the sandbox may end meanwhile
+        try:
+            return await self._make_read_only(duplicate, os.fsencode(directory), list(paths))
+        except (OSError, TimeoutError, StartError) as error:
+            raise SandboxLost(f"files cannot be made read-only: {error}") from error
+        finally:
+            os.close(duplicate)
 
     # ------------------------------------------------------------ runs
 

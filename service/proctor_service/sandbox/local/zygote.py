@@ -3,7 +3,8 @@
 The zygote never reads a job and never forks a sandbox itself. For each line on its socket (`fork
 UID`, with the fork server's control socket and the files of its cgroups) the zygote clones a fork
 server into new namespaces, sends `born PID` with a pidfd on the control socket, and keeps no
-record: fork servers outlive their zygote. Standard library only.
+record: fork servers outlive their zygote. The other order is that of `read_only.py`. Standard library
+only.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..linux import kernel
-from . import fork_server, image_root
+from . import fork_server, image_root, read_only
 
 _MOST_DESCRIPTORS = 8
 
@@ -42,6 +43,9 @@ def main(
         order, descriptors, _, _ = socket.recv_fds(orders, 256, _MOST_DESCRIPTORS)
         if not order:
             os._exit(0)
+        if order == read_only.ORDER:
+            _answer(descriptors)
+            continue
         control = socket.socket(fileno=descriptors[0])
         uid = int(order.split()[1])
         reading, writing = os.pipe() if config["subordinate"] else (-1, -1)
@@ -75,6 +79,17 @@ def main(
         control.close()
         for descriptor in descriptors[1:]:
             os.close(descriptor)
+
+
+def _answer(descriptors: list[int]) -> None:
+    """Have a child answer a request of `read_only.py`; a failed fork closes the socket for the answer."""
+    try:
+        if kernel.clone(0) == 0:
+            read_only.answer(descriptors)
+    except OSError:
+        pass
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 def _map_users(pid: int, uid: int, subordinate: Any, writing: int) -> None:

@@ -229,6 +229,10 @@ class _RemoteSandbox:
     async def set_command_defaults(self, directory: str, variables: Mapping[str, str]) -> None:
         await self._ask("set_command_defaults", directory, dict(variables))
 
+    async def make_read_only(self, directory: str, paths: Sequence[bytes]) -> int:
+        count: int = await self._ask("make_read_only", directory, list(paths))
+        return count
+
     async def ended(self) -> Ended:
         return ended_of(await self._ask("ended"))
 

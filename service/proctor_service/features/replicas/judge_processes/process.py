@@ -321,6 +321,8 @@ class Process:
                 return await sandbox.operate(Operation(*operation), most_bytes)
             case "set_command_defaults":
                 return await sandbox.set_command_defaults(*rest)
+            case "make_read_only":
+                return await sandbox.make_read_only(*rest)
             case "ended":
                 return ended_values(await sandbox.ended())
             case "close":
