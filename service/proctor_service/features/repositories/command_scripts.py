@@ -109,6 +109,11 @@ def simple_commands(command: str) -> Iterator[list[str]]:
             yield words
 
 
+def programs_with_operands(words: Sequence[str]) -> list[Sequence[str]]:
+    """Return each word of a simple command that may be its program, with the words behind it."""
+    return [words[at:] for at in _program_places(words)]
+
+
 def _program_places(words: Sequence[str]) -> list[int]:
     """Return the places of words that may be the program: behind wrappers, their options and assignments."""
     found: list[int] = []

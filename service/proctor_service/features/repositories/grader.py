@@ -23,6 +23,7 @@ from proctor_client.wire import (
     RepositoryResult,
 )
 from proctor_service.errors import (
+    FileMissing,
     FileRefused,
     InvalidRequest,
     InvalidTask,
@@ -35,6 +36,7 @@ from proctor_service.features.repositories.change import Change, LeftOut
 from proctor_service.features.repositories.diff_text import diff_of_change
 from proctor_service.features.repositories.extraction import diff_of, edits_of
 from proctor_service.features.repositories.patches import PatchFailed
+from proctor_service.features.repositories.read_only_files import read_only_files
 from proctor_service.features.repositories.reports import doctest_paths, report_of
 from proctor_service.features.repositories.reports.interface import Reported
 from proctor_service.features.repositories.rule import Decision, decide
@@ -249,6 +251,16 @@ async def _verified(
     if grader.deliver is not None:
         diff = await asyncio.to_thread(diff_of_change, change, workspace.base)
         await workspace.sandbox.write_file(grader.deliver, diff)
+    held = await asyncio.to_thread(
+        read_only_files,
+        grader,
+        workspace.shell.directory,
+        workspace.base,
+        state.files,
+        change.files.keys(),
+        brought.protection,
+    )
+    await workspace.sandbox.make_read_only(workspace.shell.directory, held)
     socket = running.socket_path()
     doctests = await asyncio.to_thread(_doctests, workspace, grader, brought, change)
     report = report_of(grader, workspace.shell.directory, socket, change, doctests)
@@ -259,6 +271,9 @@ async def _verified(
     except SandboxEnded as ended:
         nothing = Reported({}, report_kind(grader), is_complete=False)
         return Verified(nothing, None, message=f"the sandbox ended: {ended.message}")
+    except FileMissing as missing:
+        nothing = Reported({}, report_kind(grader), is_complete=False)
+        return Verified(nothing, None, message=f"the run moved the repository: {missing.message}")
     rewritten = running.changed_tests(brought.tests, after, grader.writable)
     signals = ("tests_changed",) if rewritten else ()
     return Verified(tested.reported, tested.ended, signals)

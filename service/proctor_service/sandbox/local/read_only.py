@@ -8,6 +8,7 @@ sandbox's own mount namespace and vanish with it. Standard library only.
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import fcntl
 import json
@@ -67,13 +68,13 @@ def _make_read_only(directory: bytes, paths: list[bytes]) -> int:
             by_folder.setdefault((*above, *folder), []).append(name)
     held: set[tuple[bytes, ...]] = set()
     count = 0
-    for folder, names in sorted(by_folder.items()):
+    for way, names in sorted(by_folder.items()):
         try:
-            for depth in range(1, len(folder) + 1):
-                if folder[:depth] not in held:
-                    held.add(folder[:depth])
-                    _hold_folder(_opened(folder[: depth - 1]), folder[depth - 1])
-            here = _opened(folder)
+            for depth in range(1, len(way) + 1):
+                if way[:depth] not in held:
+                    held.add(way[:depth])
+                    _hold_folder(_opened(way[: depth - 1]), way[depth - 1])
+            here = _opened(way)
         except OSError as error:
             if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
                 continue  # the file is not there: below a link, or removed
@@ -129,5 +130,5 @@ def _bind_file(name: bytes) -> bool:
 
 def _mount(name: bytes, flags: int) -> None:
     place = b"./" + name
-    result = kernel.libc.mount(place, place, None, kernel.ctypes.c_ulong(flags), None)
+    result = kernel.libc.mount(place, place, None, ctypes.c_ulong(flags), None)
     kernel.check(result, "mount")

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.slow
 Row = dict[str, Any]
 CORE = "def double(n):\n    return n + n + 1\n\n\ndef half(n):\n    return n / 2\n"
 MAKE = f"mkdir -p pkg && cat > pkg/core.py <<'END'\n{CORE}END\n: > pkg/__init__.py; echo hidden > secret"
+MOVE = "mv /box/work /box/moved; ln -s moved /box/work"
 CHECK = """
 import sys
 sys.path.insert(0, ".")
@@ -81,6 +82,10 @@ def test_completions_are_judged_by_named_tests(service: Service) -> None:
         "prose": ({"completion": "It is fine as it is."}, (0.0, "no_code")),
         "elsewhere": ({"completion": RIGHT.replace("n + n + 1", "n ** 2")}, (0.0, "syntax_error")),
         "the task's file": ({"completion": TESTS}, (0.0, "failed")),
+        "moves the repository": (
+            {"completion": RIGHT, "grader": grader(test=f"python3 checks.py; {MOVE}")},
+            (0.0, "runtime_error"),
+        ),
         "a share": ({"completion": BREAKS, "scoring": "fraction"}, (0.0, "failed")),
     }
     results = rewarded(service, *(row for row, _ in rows.values()))

@@ -1,0 +1,77 @@
+"""Which files of a grading sandbox are read-only while its tests run. Pure.
+
+Code of tests and settings of the runner are, since tested code may rewrite a test before the runner reads
+it. Other files of tests stay writable: suites rewrite outputs, snapshots and data that lie beside them, and
+builds rewrite what git ignores.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Collection, Mapping, Sequence
+from fnmatch import fnmatchcase
+
+from proctor_client.wire import RepositoryGrader
+from proctor_service.features.repositories.change import Base, FileState
+from proctor_service.features.repositories.command_edits import edits_of
+from proctor_service.features.repositories.protection import Protection, Rules
+
+MOST_FILES = 500
+"""A mount costs some 30 microseconds; of more files, those come first that decide for sure."""
+_CODE = frozenset(
+    [b"py", b"pyx", b"js", b"cjs", b"mjs", b"jsx", b"ts", b"cts", b"mts", b"tsx", b"vue", b"coffee", b"go",
+     b"java", b"kt", b"groovy", b"scala", b"php", b"rs", b"rb", b"c", b"cc", b"cpp", b"cxx", b"h", b"hpp",
+     b"cs", b"swift", b"sh", b"bash", b"ini"]
+)  # fmt: skip
+_SETTINGS = (
+    b"conftest.", b"pytest.", b".pytest.", b"tox.", b"sitecustomize.", b"usercustomize.", b"jest.",
+    b"vitest.", b"vite.", b"babel.", b".babelrc", b".mocharc", b"karma.", b"ava.",
+)  # fmt: skip
+"""Beginnings of names of settings; only those count that are protected by their names."""
+
+
+def read_only_files(
+    grader: RepositoryGrader,
+    directory: str,
+    base: Base,
+    graded: Mapping[bytes, FileState | None],
+    change: Collection[bytes],
+    protection: Protection,
+) -> list[bytes]:
+    """Return the paths of these files below `directory`, at most MOST_FILES.
+
+    `graded`: files put over the base. `change`: paths of the submission's change, which it may edit. There
+    are none where the task's own script applies the diff, or edits files that its text does not tell.
+    """
+    if grader.deliver is not None:
+        return []
+    rules = Rules(base, protection)
+    commands = [*protection.command, _text(grader.build)]
+    edits = edits_of(commands, directory, rules.text)
+    if edits.is_any:
+        return []
+    ranked = []
+    for path in {*base.paths(), *graded}:
+        name = path.rpartition(b"/")[2]
+        is_setting = name.startswith(_SETTINGS)
+        if path in change or not (is_setting or name.rpartition(b".")[2] in _CODE):
+            continue
+        rank = rules.rank_in_run(path, is_setting=is_setting)
+        if rank is not None:
+            ranked.append((rank, path))
+    found: list[bytes] = []
+    for _, path in sorted(ranked):
+        text = os.fsdecode(path)
+        is_made = path not in graded and rules.is_ignored(path)
+        is_gone = path in graded and graded[path] is None
+        is_writable = any(fnmatchcase(text, pattern) for pattern in grader.writable)
+        if not (is_made or is_gone or is_writable or edits.has(text)):
+            found.append(path)
+            if len(found) == MOST_FILES:
+                break
+    return found
+
+
+def _text(command: str | Sequence[str] | None) -> str:
+    return command if isinstance(command, str) else shlex.join(command or ())
