@@ -157,7 +157,11 @@ def test_the_doctor_says_what_a_kernel_lacks() -> None:
         check=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
-    assert done.stdout.splitlines() == ["read_only_mounts False True", "narrow_proc True True"]
+    assert done.stdout.splitlines() == [
+        "read_only_mounts False True",
+        "narrow_proc True True",
+        "read_only_tests True True",
+    ]
 
 
 @pytest.mark.parametrize("ordinary", [False, True], ids=["as root", "as an ordinary user"])
@@ -174,7 +178,14 @@ def test_the_doctor_names_every_wall(ordinary: bool) -> None:
         env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
     )
     found = dict(re.findall(r"^(\w+) +(ok|missing)", done.stdout, re.MULTILINE))
-    walls = {"namespaces", "seccomp", "read_only_mounts", "narrow_proc", "service_hidden"}
+    walls = {
+        "namespaces",
+        "seccomp",
+        "read_only_mounts",
+        "narrow_proc",
+        "read_only_tests",
+        "service_hidden",
+    }
     assert walls | {"memory_cgroup", "pids_cgroup", "cpu_cgroup"} <= set(found), done.stdout
     assert {found[wall] for wall in walls} == {"ok"}, done.stdout
     assert ("to mend:" in done.stdout) == ("missing" in found.values())

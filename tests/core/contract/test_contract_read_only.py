@@ -16,8 +16,9 @@ from core.contract.stateful_questions import Rooms, sh
 from core.contract.test_contract_ordinary_user import as_ordinary_user
 from core.contract.test_contract_stateful import ask
 from proctor_service.errors import SandboxEnded
-from proctor_service.sandbox.interface import StatefulSandbox
-from proctor_service.sandbox.local import LocalBackend
+from proctor_service.sandbox.interface import MachineCheck, StatefulSandbox
+from proctor_service.sandbox.local import LocalBackend, launch
+from proctor_service.sandbox.local.abilities import READ_ONLY_TESTS
 
 Question = Callable[[Rooms], Coroutine[Any, Any, None]]
 MAKE = (
@@ -137,5 +138,17 @@ def test_a_sandbox_that_ended_says_so() -> None:
             await asyncio.wait_for(sandbox.ended(), 10)
             with pytest.raises(SandboxEnded):
                 await sandbox.make_read_only("/box/work", [b"a"])
+
+    ask(question)
+
+
+def test_where_nobody_may_enter_a_sandbox_results_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = MachineCheck(READ_ONLY_TESTS, False, "", guards=True)
+    monkeypatch.setattr(launch, "kernel_checks", lambda _: [refused])
+
+    async def question(rooms: Rooms) -> None:
+        assert READ_ONLY_TESTS in rooms.backend.traits.degraded
+        async with rooms.open_stateful() as sandbox:
+            assert await _made(sandbox) == 0
 
     ask(question)

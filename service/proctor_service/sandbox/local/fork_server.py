@@ -177,6 +177,7 @@ class _Forkserver:
         self.uid = int(str(config["uid"]))
         self.drops_user = bool(config["drops_user"])
         self.contained = bool(config["namespaces"])
+        self.shows_mounts = bool(config["shows_mounts"])
         self.flags = 0
         if self.contained:
             self.flags = kernel.NEWNS | kernel.NEWIPC | kernel.NEWUTS
@@ -351,7 +352,7 @@ class _Forkserver:
 
     def greeting(self, *, is_session: bool) -> list[kernel.Call]:
         """Return the calls which send LOCKED; with its mount namespace, if it is a session's own."""
-        if not (is_session and self.contained and os.path.exists(_MOUNTS)):
+        if not (is_session and self.contained and self.shows_mounts):
             return [(_WRITE, CHANNEL, LOCKED, len(LOCKED))]
         message = kernel.Message(LOCKED, 3)  # 3 is the lowest free descriptor
         return [

@@ -30,7 +30,7 @@ from proctor_service.sandbox.interface import (
 )
 from proctor_service.sandbox.linux import kernel, seccomp
 from proctor_service.sandbox.local import bundle, cgroups
-from proctor_service.sandbox.local.abilities import kernel_checks
+from proctor_service.sandbox.local.abilities import READ_ONLY_TESTS, kernel_checks
 from proctor_service.sandbox.local.bundle import USERS, Launch
 from proctor_service.sandbox.local.fork_server import RLIMITS
 from proctor_service.sandbox.local.image import TOOLS, in_image
@@ -143,6 +143,7 @@ def make_plan(
         "user_namespace": user_namespace,
         "drops_user": not user_namespace and _can_become(settings.sandbox_uid),
         "memory_counted": memory_counted,
+        "shows_mounts": all(check.ok for check in walls if check.name == READ_ONLY_TESTS),
         "bounds": bounds(sandboxes) if user_namespace else None,
         "subordinate": None,
         "outer_uid": os.geteuid(),

@@ -98,7 +98,7 @@ def _opened(way: tuple[bytes, ...]) -> int:
 
 
 def _hold_folder(above: int, name: bytes) -> None:
-    """Bind a folder onto itself if the file system lets it be renamed."""
+    """Bind a folder onto itself, unless the file system lets nobody rename it."""
     os.fchdir(above)
     os.close(above)
     os.close(os.open(name, _FOLDER))  # no link
@@ -108,8 +108,8 @@ def _hold_folder(above: int, name: bytes) -> None:
     except OSError as error:
         if error.errno in _NO_RENAME:
             return
-        raise
-    os.rename(draft, name)
+    else:
+        os.rename(draft, name)
     _mount(name, kernel.MS_BIND)
 
 
