@@ -17,19 +17,29 @@ from proctor_service.features.repositories import command_scripts
 _MOST_TEXTS = 200
 _EDIT_OPERANDS = frozenset(
     ["rm", "rmdir", "unlink", "touch", "truncate", "tee", "chmod", "chown", "chgrp", "dos2unix", "unix2dos",
-     "2to3", "futurize", "pyupgrade", "black", "isort", "autopep8", "yapf", "rename", "shred", "mv", "dd"]
+     "2to3", "futurize", "pyupgrade", "black", "isort", "autopep8", "yapf", "rename", "shred", "mv", "dd",
+     "rimraf", "del-cli", "prettier"]
 )  # fmt: skip
 """Programs that edit, move or remove the files that they are given."""
-_COPY = frozenset(["cp", "ln", "install", "rsync", "scp"])
+_COPY = frozenset(["cp", "ln", "install", "rsync", "scp", "cpx", "ncp", "copyfiles", "cpy"])
 _EDIT_ANY = frozenset(
     ["patch", "unzip", "tar", "gunzip", "bunzip2", "unxz", "ed", "ex", "hg", "svn"]
 )
 """Programs with input that says which files they write."""
+_RUNNERS = frozenset(["npx", "shx", "bunx", "yarn", "pnpm"])
+"""Programs whose first operand may be a program."""
+_EDIT_FOUND_FILES = frozenset(["sed", "perl", "cp", "mv", "tee", "patch", "git", "chmod", "touch"])
+"""Programs that `find … -exec` and `xargs` run on files that the text does not tell; not `rm`, for caches."""
 _IN_PLACE = {"sed": re.compile(r"-[a-zA-Z]*i|--in-place"), "perl": re.compile(r"-[a-zA-Z]*i")}
 _GIT_EDITS = frozenset(
     ["apply", "am", "checkout", "restore", "reset", "stash", "clean", "switch", "merge", "pull", "rebase",
      "cherry-pick", "revert", "rm", "mv", "submodule", "worktree"]
 )  # fmt: skip
+_EDIT_BY_OPERAND = {
+    "git": _GIT_EDITS,
+    **dict.fromkeys(("find", "xargs", "parallel", "fd"), _EDIT_FOUND_FILES),
+}
+"""Programs that may edit any file where one of these is an operand."""
 _SHELLS = frozenset(["bash", "sh", "dash", "zsh", "ksh", "source", "."])
 _REDIRECTION = re.compile(r"(?:\d|&)?>{1,2}\|?(.*)")
 """Matches `>out.txt` and `2>>log`: the group is the file, empty where it is the next word."""
@@ -82,7 +92,7 @@ def _shell_scripts(commands: Sequence[str], read: command_scripts.Read) -> Itera
         ending = posixpath.splitext(path)[1]
         if ending not in (".py", ".js", ".cjs", ".mjs", ".ts", ".rb", ".pl", ".php"):
             yield path
-    if command_scripts.programs_of(commands) & command_scripts.PACKAGE_RUNNERS:
+    if command_scripts.programs_of(commands) & (command_scripts.PACKAGE_RUNNERS - {"npx"}):
         yield "package.json"
 
 
@@ -119,7 +129,10 @@ class _Finder:
 
     def _program(self, name: str, program: str, rest: Sequence[str]) -> None:
         operands = [each for each in rest if not each.startswith("-")]
-        if name in _EDIT_ANY or (name == "git" and not _GIT_EDITS.isdisjoint(operands)):
+        if name in _RUNNERS and operands:
+            at = rest.index(operands[0])
+            self._program(posixpath.basename(rest[at]), rest[at], rest[at + 1 :])
+        elif name in _EDIT_ANY or not _EDIT_BY_OPERAND.get(name, frozenset()).isdisjoint(operands):
             self.edits.is_any = True
         elif name in _IN_PLACE and any(map(_IN_PLACE[name].match, rest)):
             self.edits.is_any |= any(map(_VARIABLE.search, operands[1:]))
