@@ -97,11 +97,11 @@ class Rules:
         self.has_node = kind in NODE_KINDS | _ANY_KINDS or bool(
             programs & command_scripts.PACKAGE_RUNNERS
         )
-        scripts = command_scripts.scripts_of(protection.command, self.text)
+        scripts = command_scripts.scripts_of(protection.command, self._text)
         found = suite_files.found_tests(
             protection.report, protection.listed, protection.brought, self._paths
         )
-        scripts |= suite_files.files_of_settings(self.text)
+        scripts |= suite_files.files_of_settings(self._text)
         self._files = {*protection.brought, *found.files, *(each.encode() for each in scripts)}
         self._searched = _SEARCHED_FOLDERS | _python_path(protection.command)
         self._folders = tuple(
@@ -113,7 +113,7 @@ class Rules:
         self._above = {parent for path in self._files for parent in parents(path)}
         self._above |= {parent for folder in self._folders for parent in parents(folder)}
         self._collection = suite_files.CollectionRule(
-            kind, protection.command, self.text, self._paths
+            kind, protection.command, self._text, self._paths
         )
         self._ignored = IgnoreRules(self._content)
         self._environments = {
@@ -129,8 +129,7 @@ class Rules:
         state = self._base.state(path) if path in self._paths else None
         return None if state is None or state.mode == "link" else state.content
 
-    def text(self, path: str) -> str | None:
-        """Return the text of a regular file of the base; None without one."""
+    def _text(self, path: str) -> str | None:
         content = self._content(path.encode("utf-8", "surrogateescape"))
         return None if content is None else content.decode("utf-8", "replace")
 
@@ -157,16 +156,19 @@ class Rules:
             return "new_test"
         return "ignored" if self._ignored.is_ignored(path) else None
 
+    def text(self, path: str) -> str | None:
+        """Return the text of a regular file of the base; None without one."""
+        return self._text(path)
+
     def rank_in_run(self, path: bytes, *, is_setting: bool) -> int | None:
         """Return how surely a file decides about a run, 0 the most; None for one that is not the task's.
 
-        0: a test that the task lists or brings, or a script of its command. 1: settings of the runner, for
-        which `is_setting` must be true. 2: another file of the tests.
+        0: a test that the task lists or brings, or a script of its command. 1: settings of the runner, as
+        far as `is_setting` says so. 2: another file of the tests.
         """
         if path in self._files:
             return 0
-        name = path.rpartition(b"/")[2]
-        if is_setting and any(pattern.matches(name) for pattern in self._names):
+        if is_setting and self.is_protected(path):
             return 1
         is_test = path.startswith(self._folders) or self._collection.is_test_by_name(path)
         return 2 if is_test else None

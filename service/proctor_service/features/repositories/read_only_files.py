@@ -52,7 +52,8 @@ def read_only_files(
     if edits.is_any:
         return []
     ranked = []
-    for path in {*base.paths(), *graded}:
+    placed = frozenset(graded)
+    for path in placed.union(base.paths()):
         name = path.rpartition(b"/")[2]
         is_setting = name.startswith(_SETTINGS)
         if path in change or not (is_setting or name.rpartition(b".")[2] in _CODE):
@@ -63,8 +64,8 @@ def read_only_files(
     found: list[bytes] = []
     for _, path in sorted(ranked):
         text = os.fsdecode(path)
-        is_made = path not in graded and rules.is_ignored(path)
-        is_gone = path in graded and graded[path] is None
+        is_made = path not in placed and rules.is_ignored(path)
+        is_gone = path in placed and graded[path] is None
         is_writable = any(fnmatchcase(text, pattern) for pattern in grader.writable)
         if not (is_made or is_gone or is_writable or edits.has(text)):
             found.append(path)
