@@ -75,6 +75,7 @@ async def run_tests(
     await image.put(
         {name.lstrip("/").encode(): FileState("644", data) for name, data in files.items()}
     )
+    before = await workspace.tree.marked(report.collects())
     record = posixpath.join(folder, "events")
     await asyncio.to_thread(Path(record).touch, 0o600)
     listening_at = Operation(
@@ -88,7 +89,7 @@ async def run_tests(
     ended = await sandbox.exec(shell.command(grader.test, grader.build if builds else None))
     await sandbox.operate(Operation(SOURCE, ("end", process)))
     events = (await asyncio.to_thread(_lines, record))[1:]
-    collected = await workspace.tree.collected(report.collects())
+    collected = await workspace.tree.collected(report.collects(), before)
     exited = ended.exit_code if ended.ending == "exited" else None
     run = TestRun(events, ended.stdout, ended.stderr, collected, exited)
     if isinstance(report, ScriptReport):

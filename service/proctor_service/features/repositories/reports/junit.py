@@ -14,6 +14,7 @@ from proctor_service.features.repositories.reports.interface import (
     Report,
     Reported,
     TestRun,
+    add_aliases,
     add_outcome,
 )
 
@@ -100,6 +101,7 @@ class JunitReport(Report):
         """Read each file; one that cannot be read leaves the signal `report_unreadable`."""
         outcomes: dict[str, Outcome] = {}
         others: dict[str, Outcome] = {}
+        written: dict[str, set[str]] = {}
         signals: set[str] = set()
         for content in run.files.values():
             found = JunitFile()
@@ -114,6 +116,7 @@ class JunitReport(Report):
                 add_outcome(outcomes, first, case.outcome)
                 for name in rest:
                     add_outcome(others, name, case.outcome)
-        for name, outcome in others.items():
-            outcomes.setdefault(name, outcome)
-        return Reported(outcomes, "junit", tuple(sorted(signals)), bool(outcomes) and not signals)
+                    written.setdefault(name, set()).add(first)
+        aliases = add_aliases(outcomes, others, written)
+        is_complete = bool(outcomes) and not signals
+        return Reported(outcomes, "junit", tuple(sorted(signals)), is_complete, aliases)
