@@ -461,19 +461,23 @@ class Translation:
         )
         return RequestItem(index, body.id, body.group, item)
 
-    def _key(self, submission: Submission) -> bytes:
+    def _key(self, submission: Submission) -> bytes | None:
         """Return the cache key: a digest of the tenant and of everything that a verdict depends on.
 
-        The scoring rule is part of the key, since a judge may stop at the first failure if the reward is
-        then decided. Names, tags, job and deadline are left out: verdicts are independent of them.
+        None for an image that is not fetched: its name may stand for another image by then. The scoring
+        rule is part of the key, since a judge may stop at the first failure if the reward is then
+        decided. Names, tags, job and deadline are left out: verdicts are independent of them.
         """
         key = hashlib.blake2b(digest_size=20)
+        environment_digest = self.machine.digest(submission.environment)
+        if submission.environment != DEFAULT and not environment_digest:
+            return None
         small = (
             self.machine.fingerprint.digest,
             self.tenant,
             submission.language,
             submission.environment,
-            self.machine.digest(submission.environment),
+            environment_digest,
             submission.scoring,
             submission.negative_control,
             submission.compiler,

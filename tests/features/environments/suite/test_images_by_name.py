@@ -213,6 +213,27 @@ def test_the_store_has_a_bound(tmp_path: Path, registry: Registry) -> None:
     assert not [each for each in layers.iterdir() if each.name.endswith(".part")]
 
 
+def test_a_tag_that_moved_answers_from_no_cache(tmp_path: Path, registry: Registry) -> None:
+    size_bytes = 30 << 20
+    moving = registry.add("allowed/moving", [base(), layer(name="old", data="o" * size_bytes)])
+    other = registry.add("allowed/other", [base(), layer(name="other", data="x" * size_bytes)])
+    bound_bytes = tarfile_bytes(base()) + int(1.5 * size_bytes)
+    with serving(tmp_path, registry, images_gb=bound_bytes / 1e9) as (_, client):
+
+        def named(image: str) -> tuple[str, str]:
+            [result] = ask(client, image, "cat /app/name", cache=True)
+            return result["stdout"], result["cache"]
+
+        assert named(moving)[0] == "old"
+        assert named(moving) == ("old", "miss")
+        assert named(moving) == ("old", "hit")
+        registry.add("allowed/moving", [base(), layer(name="new", data="n" * size_bytes)])
+        assert named(moving) == ("old", "hit")
+        assert named(other)[0] == "other"  # for which the image before makes room
+        assert named(moving)[0] == "new"
+        assert named(moving) == ("new", "miss")
+
+
 def test_rows_are_fetched_before_a_training(
     tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:

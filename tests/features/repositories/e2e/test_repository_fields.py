@@ -80,7 +80,7 @@ def script(**outcomes: str) -> Row:
     return {"script": f"import json\nprint(json.dumps({outcomes!r}))"}
 
 
-LISTED = {"fail_to_pass": [], "pass_to_pass": []}
+LISTED: Row = {"fail_to_pass": [], "pass_to_pass": []}
 CASES: dict[str, tuple[Row, str, float | None]] = {
     "plain": (grader(), FIX, 1.0),
     "plain, wrong": (grader(), WRONG, 0.0),
