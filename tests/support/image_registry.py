@@ -28,9 +28,11 @@ PATH = "PATH=/usr/local/bin:/usr/bin:/bin"
 
 @dataclass
 class Registry:
-    """Images by name and tag. `fetched`: how often each blob was; `status`: None, or that of all answers.
+    """Images by name and tag.
 
-    `login`: `user:password` that requests must have, if any. `open`: an event that blobs wait for. `asked`: set by the first request for a blob.
+    `fetched`: how often each blob was; `status`: None, or that of all answers. `login`: `user:password`
+    that requests must have, if any. `open`: an event that blobs wait for. `asked`: set by the first
+    request for a blob.
     """
 
     port: int = 0
