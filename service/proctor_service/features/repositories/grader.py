@@ -173,7 +173,8 @@ class RepositoryJudge:
                 found = await _run_of_task(submission, grader, backend, fallback)
                 if not fallback:
                     first = found
-                    if found.reported.is_complete or _is_limited(found.ended):
+                    observes = found.reported.is_complete and found.reported.outcomes
+                    if observes or _is_limited(found.ended):
                         break
                 works = not fallback or found.reported.is_complete
                 if works and _names_listed(grader, found.reported):
