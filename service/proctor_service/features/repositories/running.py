@@ -22,6 +22,7 @@ from proctor_service.features.repositories.reports.interface import (
     Reported,
     TestRun,
 )
+from proctor_service.features.repositories.reports.junit import SIGN, JunitReport
 from proctor_service.features.repositories.reports.script import ScriptReport, UnreadableOutput
 from proctor_service.features.repositories.trees import SOURCE as TREES
 from proctor_service.features.repositories.trees import Tree
@@ -75,7 +76,8 @@ async def run_tests(
     await image.put(
         {name.lstrip("/").encode(): FileState("644", data) for name, data in files.items()}
     )
-    before = await workspace.tree.marked(report.collects())
+    sign = SIGN if isinstance(report, JunitReport) else ""
+    before = await workspace.tree.marked(report.collects(), sign)
     record = posixpath.join(folder, "events")
     await asyncio.to_thread(Path(record).touch, 0o600)
     listening_at = Operation(

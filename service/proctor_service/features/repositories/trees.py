@@ -61,9 +61,12 @@ class Tree:
             operation = Operation(SOURCE, ("remove", self.directory, list(patterns)))
             await self._sandbox.operate(operation)
 
-    async def marked(self, patterns: Collection[str]) -> str:
-        """Return the path of a file with the states of the files that `collected` would return now."""
-        return await self._exchange("mark", [], list(patterns)) if patterns else ""
+    async def marked(self, patterns: Collection[str], sign: str = "") -> str:
+        """Return the path of a file with the states of the files that `collected` would return now.
+
+        `sign`: files that begin with a text that has it are removed.
+        """
+        return await self._exchange("mark", [], list(patterns), sign) if patterns else ""
 
     async def collected(self, patterns: Collection[str], before: str) -> dict[str, bytes]:
         """Return files by absolute path, of patterns that are absolute or below the directory.

@@ -90,6 +90,15 @@ CASES: dict[str, tuple[Row, str, float | None]] = {
         FORGED.partition("--- /dev/null")[0],
         0.0,
     ),
+    "a runner that keeps its results": (
+        grader(
+            prepare={"commands": [MAKE, f"echo '{ALL_PASS}' > report.xml; echo '<x/>' > data.xml"]},
+            report={"junit": ["*.xml"]},
+            test="[ -e data.xml ] && { [ -e report.xml ] || python3 checks.py; }",
+        ),
+        FIX,
+        1.0,
+    ),
     "remove": (
         grader(remove=["legacy"], test="[ -e legacy ] || python3 checks.py"),
         FIX,

@@ -425,14 +425,26 @@ def _drop_compiled(folder: int, name: bytes) -> None:
         os.close(caches)
 
 
-def mark_files(directory: str, patterns: list[str]) -> None:
-    """Write the states of the files that `collect_files` finds now, as JSON."""
+def mark_files(directory: str, patterns: list[str], sign: str) -> None:
+    """Write the states of the files that `collect_files` finds now, as JSON.
+
+    Files that begin with a text that has `sign`, if there is one, are removed: a runner that keeps its
+    results (Gradle) would not run tests anew.
+    """
     found = {}
     for folder, name, place in _matching(directory, patterns):
         with contextlib.suppress(OSError):
-            found[place] = _state(os.lstat(name, dir_fd=folder))
+            if sign and _begins_with(folder, name, sign.encode()):
+                os.unlink(name, dir_fd=folder)
+            else:
+                found[place] = _state(os.lstat(name, dir_fd=folder))
     with open(1, "w", closefd=False) as out:
         json.dump(found, out)
+
+
+def _begins_with(folder: int, name: str, sign: bytes) -> bool:
+    with os.fdopen(os.open(name, _READ, dir_fd=folder), "rb") as file:
+        return stat.S_ISREG(os.fstat(file.fileno()).st_mode) and sign in file.read(_CHUNK)
 
 
 def _state(found: os.stat_result) -> list[int]:

@@ -1,6 +1,6 @@
 """Reports in JUnit's XML: Maven, Gradle, PHPUnit, CTest, GoogleTest.
 
-The grader removes files that match `collects()` before the run: what is there afterwards is new.
+Before the run, the grader removes results that match `collects()`: those that are there afterwards are new.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ OUTCOME_OF_ELEMENT: Mapping[str, Outcome] = {
 }
 NOT_RUN = frozenset(["notrun", "disabled", "skipped"])
 """Values of `status` (CTest, GoogleTest) of a test that did not run."""
+SIGN = "<testsuite"
+"""Of a file with results, near its begin."""
 MOST_FILE_BYTES = 64 * 1024 * 1024
 
 
