@@ -132,7 +132,7 @@ OF_RUNNERS: Mapping[str, Sequence[tuple[str, str, str]]] = {
         ('<testcase name="C" classname="Ring" status="notrun" result="suppressed"/>', "Ring.C", "skipped"),
     ],
     "nextest": [('<testcase name="tests::push" classname="ring"/>', "ring::tests::push", "passed")],
-    "rspec": [('<testcase name="Ring drops" classname="spec.ring_spec"/>', "spec.ring_spec.Ring drops", "passed")],
+    "rspec": [('<testcase name="Ring drops" classname="spec.ring"/>', "spec.ring.Ring drops", "passed")],
     "jest-junit": [('<testcase name="Ring drops" classname="Ring drops"/>', "Ring drops", "passed")],
 }  # fmt: skip
 """XML of runners, from their documentation: an element, a name as lists have it, the outcome."""
