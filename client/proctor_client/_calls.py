@@ -17,7 +17,10 @@ from proctor_client._merging import RewardOrder
 from proctor_client._requests import checked, encode, plain
 from proctor_client._runtime import Clock
 from proctor_client.errors import InvalidRequestError
+from proctor_client.wire.rewards import default_deadline_seconds
 
+LONGEST_LIMIT_SECONDS = 3600.0
+"""Ceiling of `cpu_seconds` and of `wall_seconds` in a service."""
 # The service ends a batch at its deadline; the grace covers the last results and the transfer.
 GRACE_SECONDS = 30.0
 
@@ -65,8 +68,9 @@ class RewardOptions(CodeOptions, JobOptions, total=False):
     """Limits of every submission without its own limits; None selects the server's limits."""
     extract: wire.Extract
     """Method for extracting code from a completion; default: `auto`."""
-    deadline_seconds: float
-    """Submissions unjudged by then return with the error `deadline`; default: 600."""
+    deadline_seconds: float | None
+    """Submissions unjudged by then return with the error `deadline`; default: 600, for repositories by
+    their limits."""
     cache: bool
     """True (the default) lets the service judge identical work once."""
     environment: wire.EnvironmentChoice | None
@@ -128,9 +132,30 @@ class Calls:
         return answer_flow(call, partial(parse_model, model), self.policy, self.clock)
 
     def _reward_call(self, order: RewardOrder, *, accept: str) -> Call:
-        wait = max(self.policy.timeout_seconds, order.request.deadline_seconds + GRACE_SECONDS)
+        wait = max(self.policy.timeout_seconds, _deadline_seconds(order.request) + GRACE_SECONDS)
         key = str(uuid.uuid4())
         return Call("POST", "/reward", wait, content=order.content, accept=accept, key=key)
+
+
+def _deadline_seconds(request: wire.RewardRequest) -> float:
+    """Return the deadline that a service gives the request, or a later one: limits may be its own."""
+    if request.deadline_seconds is not None:
+        return request.deadline_seconds
+    return default_deadline_seconds(
+        sum(
+            longest_seconds(each.limits or request.limits)
+            for each in request.submissions
+            if each.task is not None
+            or isinstance(each.grader or request.grader, wire.RepositoryGrader)
+        )
+    )
+
+
+def longest_seconds(limits: wire.Limits | None) -> float:
+    """Return the CPU and wall time that tests have by these limits; the ceilings for unknown ones."""
+    limits = limits or wire.Limits()
+    cpu_seconds = limits.cpu_seconds or LONGEST_LIMIT_SECONDS
+    return cpu_seconds + (limits.wall_seconds or LONGEST_LIMIT_SECONDS)
 
 
 def _names_of_tasks(body: bytes) -> list[str]:

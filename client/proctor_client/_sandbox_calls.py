@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode
 
 from proctor_client import wire
 from proctor_client._answers import parse_exec_line, parse_model
-from proctor_client._calls import CodeOptions
+from proctor_client._calls import CodeOptions, longest_seconds
 from proctor_client._flow import Call, Emit, Flow, Policy, Reply, answer_flow, lines_flow
 from proctor_client._requests import checked, encode, strings
 from proctor_client._runtime import Clock
@@ -165,6 +165,8 @@ class SandboxCalls:
         seconds = max(self.policy.timeout_seconds, QUEUE_SECONDS)
         if isinstance(request.grader, wire.HarborGrader):  # its verifier may run twice
             seconds += 2 * request.grader.timeout_seconds
+        if isinstance(request.grader, wire.RepositoryGrader):  # the tests may run twice
+            seconds += 2 * longest_seconds(request.limits)
         path = _path(sandbox_id, "/grade")
         return self._model(Call("POST", path, seconds, content=encode(request)), wire.Result)
 

@@ -83,6 +83,18 @@ def test_the_waiting_time_exceeds_the_deadline_and_connecting_has_its_own(kind: 
     assert proctor.timeouts[0]["connect"] == 10.0
 
 
+def test_a_call_about_repositories_waits_for_their_limits(kind: Kind) -> None:
+    grader: Any = {"kind": "repository", "test": "make test"}
+    proctor = Watching()
+    reward(kind, proctor, ["a"], grader={"kind": "exec"})
+    reward(kind, proctor, ["a"], grader=grader)
+    reward(kind, proctor, ["a", "b"], grader=grader, limits={"cpu_seconds": 5, "wall_seconds": 900})
+    reward(kind, proctor, [{"completion": "a", "task": "sha256:" + "0b" * 32}])
+    reward(kind, proctor, ["a"] * 100, grader=grader)
+    waits = [each["read"] for each in proctor.timeouts]
+    assert waits == pytest.approx([630, 630 + 14400, 630 + 2 * 1810, 630 + 14400, 86430], abs=10)
+
+
 def test_the_next_call_has_another_key(kind: Kind) -> None:
     proctor = FakeProctor()
     for _ in range(2):

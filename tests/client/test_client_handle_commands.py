@@ -204,6 +204,9 @@ def test_waiting_for_a_core_is_waited_for(kind: Kind) -> None:
             assert 700 < proctor.waits["POST exec"] < 800
             sandbox.grade({"kind": "exec"})
             assert proctor.waits["POST grade"] > 600
+            limits = {"cpu_seconds": 100, "wall_seconds": 900}
+            sandbox.grade({"kind": "repository", "test": "make test"}, limits=limits)
+            assert proctor.waits["POST grade"] > 600 + 2 * 1000
             sandbox.write_file("f", b"")
             assert proctor.waits["PUT f"] == 7
         assert proctor.waits["POST sandboxes"] > 100

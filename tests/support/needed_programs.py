@@ -94,7 +94,13 @@ NEEDED: dict[str, tuple[Program, ...]] = {
         _REDIS,
     ),
     "harbor": (*_IMAGES, Program("gcc", "gcc")),
-    "images": (*_IMAGES, Program("gcc", "gcc")),
+    "images": (
+        *_IMAGES,
+        Program("gcc", "gcc"),
+        Program("git", "git"),
+        Program("openssl", "openssl"),
+        Program("zstd", "zstd"),
+    ),
     "languages": (
         Program("bash", "bash"),
         Program("gcc", "gcc"),

@@ -31,6 +31,20 @@ from proctor_client.wire.graders import Grader
 from proctor_client.wire.limits import Limits
 from proctor_client.wire.repositories import RepositoryResult
 
+DEADLINE_SECONDS = 600.0
+"""Default of `deadline_seconds` without a repository."""
+LONGEST_DEADLINE_SECONDS = 86_400.0
+
+
+def default_deadline_seconds(repository_seconds: float) -> float:
+    """Return the default of `deadline_seconds`; `repository_seconds`: the limits of all repositories.
+
+    So they have the time to be judged one after another, and each twice: tests may run without the
+    change, too.
+    """
+    return min(DEADLINE_SECONDS + 2 * repository_seconds, LONGEST_DEADLINE_SECONDS)
+
+
 _RESULT: dict[str, JsonValue] = {
     "index": 0,
     "id": "p1-c0",
@@ -211,12 +225,14 @@ class RewardRequest(Code):
         None, ge=0, le=2**53, description="Step of the training run, for the journal."
     )
     priority: Priority = "training"
-    deadline_seconds: float = Field(
-        600,
+    deadline_seconds: float | None = Field(
+        None,
         gt=0,
-        le=86_400,
+        le=LONGEST_DEADLINE_SECONDS,
         description="Wall time for each item, from the request's arrival: waiting in the queue, waiting for "
-        "a core and running. An item that is not judged by then has the error `deadline`, and no reward.",
+        "a core and running. An item that is not judged by then has the error `deadline`, and no reward. "
+        "By default 600, and for each submission of the grader `repository` twice its cpu_seconds and "
+        "wall_seconds in addition; at most a day.",
     )
     cache: bool = True
     environment: EnvironmentChoice | None = Field(

@@ -29,6 +29,11 @@ class StoredResults(Generic[T]):
         """Return True if a task makes the result of this key now."""
         return key in self._made
 
+    def get(self, key: bytes) -> T | None:
+        """Return the result of this key, if it is kept."""
+        found = self._results.get(key)
+        return None if found is None else found[0]
+
     async def once(
         self,
         key: bytes,

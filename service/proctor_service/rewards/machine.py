@@ -151,7 +151,7 @@ class Machine:
         return name
 
     def digest(self, environment: str) -> str:
-        """Return the digest of an environment: of every input to a verdict."""
+        """Return the digest of an environment: of every input to a verdict. Empty: the image is not here."""
         return "" if environment == DEFAULT else self.environments[environment].digest
 
     def languages(self, environment: str = DEFAULT) -> tuple[str, ...]:

@@ -6,7 +6,16 @@ import json
 from dataclasses import replace
 from typing import get_args
 
-from proctor_client.wire import CacheResult, ControlOutcome, Integrity, Level, Result, Verdict
+from proctor_client.wire import (
+    CacheResult,
+    ControlOutcome,
+    Integrity,
+    Level,
+    RepositoryResult,
+    Result,
+    Scoring,
+    Verdict,
+)
 from proctor_service.errors import InvalidTask, JudgeFailed
 from proctor_service.http.responses import Line
 from proctor_service.judge.submission import Judgement
@@ -33,8 +42,11 @@ def recalled(item: Item, line: Line) -> tuple[Item, Outcome] | None:
     return item, Outcome(judgement, result.reward, None, seconds, cache)
 
 
-def judgement_of(result: Result) -> Judgement | None:
-    """Return the judgement in a result; None for an error, or for values of another version."""
+def judgement_of(result: Result, scoring: Scoring = "all") -> Judgement | None:
+    """Return the judgement in a result; None for an error, or for values of another version.
+
+    `scoring`: of the submission, for the score of a repository.
+    """
     has_verdict = result.verdict in get_args(Verdict)
     fits = result.integrity in get_args(Integrity) and result.level in (None, *get_args(Level))
     fits = fits and result.negative_control in (None, *get_args(ControlOutcome))
@@ -63,5 +75,18 @@ def judgement_of(result: Result) -> Judgement | None:
             control_seconds=usage.control_seconds,
         ),
         result.sandbox_id,
+        score=_share_of(result.repository, result.verdict, scoring),
         repository=result.repository,
     )
+
+
+def _share_of(
+    repository: RepositoryResult | None, verdict: str | None, scoring: Scoring
+) -> float | None:
+    """Return the score of a repository by its numbers of tests; None elsewhere."""
+    if repository is None or scoring != "fraction" or verdict == "passed":
+        return None
+    first, second = repository.fail_to_pass, repository.pass_to_pass
+    if not first.total or second.failed or second.passed < second.total:
+        return 0.0
+    return 1 - (first.total - first.passed) / first.total

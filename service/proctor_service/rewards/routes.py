@@ -39,6 +39,7 @@ from proctor_client.wire import (
     VerifierGrader,
 )
 from proctor_client.wire import Submission as WireSubmission
+from proctor_client.wire.rewards import DEADLINE_SECONDS, default_deadline_seconds
 from proctor_service.errors import BatchTooLarge, Cancelled, Failure, InvalidRequest, JudgeFailed
 from proctor_service.evaluate import Evaluate
 from proctor_service.http.body import (
@@ -162,8 +163,12 @@ class RewardHandler:
             judged = await self._shared.judged(name)
         request = await parse_body(RewardRequest, body)
         request = await self.tasks.completed(tenant, request)
-        deadline = begun + request.deadline_seconds
-        items = await Translation(self._machine, request, tenant, deadline, portable).items()
+        deadline = begun + (request.deadline_seconds or DEADLINE_SECONDS)
+        translation = Translation(self._machine, request, tenant, deadline, portable)
+        items = await translation.items()
+        if request.deadline_seconds is None and translation.repository_seconds:
+            more_seconds = default_deadline_seconds(translation.repository_seconds)
+            items = [_with_deadline(each, begun + more_seconds) for each in items]
         await self._recall_all(items, judged)
         # No `await` from here to the end: of two requests with the same key, one starts the batch.
         if name is not None and (earlier := self._final(name)) is not None:
@@ -289,6 +294,7 @@ class Translation:
 
     Most submissions share the request's grader and limits, so results for these are cached here, by
     identity: the request keeps these objects alive for as long as the converter lives.
+    `repository_seconds`: the limits of all repositories, CPU and wall time together.
     """
 
     machine: Machine
@@ -296,6 +302,7 @@ class Translation:
     tenant: str
     deadline: float
     portable: bool = True
+    repository_seconds: float = field(default=0.0, init=False)
     _limits: dict[tuple[int, str, DefaultLimits | None], Limits] = field(default_factory=dict)
     _checked_graders: set[int] = field(default_factory=set)
     _graders: dict[int, Grader] = field(default_factory=dict)
@@ -365,6 +372,7 @@ class Translation:
         texts = PYTHON_TEXTS if language == PYTHON else self.machine.texts(language)
         if rules.code is not None:
             self.machine.check_place(grader, environment, at)
+            self.repository_seconds += limits.cpu_seconds + limits.wall_seconds
             source = await own_code(text, rule, rules.code, around, where)
         else:
             check_program_rule(rule, f"{where}.extract")
@@ -453,19 +461,23 @@ class Translation:
         )
         return RequestItem(index, body.id, body.group, item)
 
-    def _key(self, submission: Submission) -> bytes:
+    def _key(self, submission: Submission) -> bytes | None:
         """Return the cache key: a digest of the tenant and of everything that a verdict depends on.
 
-        The scoring rule is part of the key, since a judge may stop at the first failure if the reward is
-        then decided. Names, tags, job and deadline are left out: verdicts are independent of them.
+        None for an image that is not fetched: its name may stand for another image by then. The scoring
+        rule is part of the key, since a judge may stop at the first failure if the reward is then
+        decided. Names, tags, job and deadline are left out: verdicts are independent of them.
         """
         key = hashlib.blake2b(digest_size=20)
+        environment_digest = self.machine.digest(submission.environment)
+        if submission.environment != DEFAULT and not environment_digest:
+            return None
         small = (
             self.machine.fingerprint.digest,
             self.tenant,
             submission.language,
             submission.environment,
-            self.machine.digest(submission.environment),
+            environment_digest,
             submission.scoring,
             submission.negative_control,
             submission.compiler,
@@ -487,6 +499,10 @@ class Translation:
         return key.digest()
 
 
+def _with_deadline(request_item: RequestItem, deadline: float) -> RequestItem:
+    return replace(request_item, item=replace(request_item.item, deadline=deadline))
+
+
 def _is_portable(submission: Submission | NoCode) -> bool:
     """Return True if a peer's result contains the whole judgement."""
     if submission.environment != DEFAULT:
@@ -498,9 +514,7 @@ def _goes_to_owners(submission: Submission | NoCode) -> bool:
     """Return True if owners of the submission's image may judge the submission."""
     if submission.environment == DEFAULT or isinstance(submission, NoCode):
         return False
-    if submission.grader.judges == "repository":  # a share of the tests is in no result
-        return submission.scoring == "all"
-    return _says_all(submission)
+    return submission.grader.judges == "repository" or _says_all(submission)
 
 
 def _says_all(submission: Submission) -> bool:

@@ -69,7 +69,8 @@ class BuiltEnvironment:
 
     `python`: interpreter of its virtual environment, or the interpreter itself without
     requirements. `packages`: version of each distribution, by normalized name. `digest`: changes
-    with everything in the environment which may change a verdict. `folder`: its folder in the
+    with everything in the environment which may change a verdict; empty for an image that is not
+    fetched. `folder`: its folder in the
     store, if any. `image`: its image, if any; then `python` is None, `version` its interpreter's,
     and `packages` empty. `remote_image`: reference of an image which Aviato fetches, otherwise
     unknown here. `is_awaited`: this machine fetches `remote_image` before the environment is used.

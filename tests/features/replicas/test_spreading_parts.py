@@ -308,6 +308,22 @@ def test_an_answer_that_does_not_add_up_is_no_answer(fields: dict[str, Any]) -> 
     assert unpacked(result(**fields)) == (0, None)
 
 
+@pytest.mark.parametrize(
+    ("passed", "kept", "share"), [(2, 2, 1 - 1 / 3), (3, 1, 0.0), (0, 2, 0.0), (2, 1, 0.0)]
+)
+def test_a_share_of_a_repository_is_that_of_its_tests(passed: int, kept: int, share: float) -> None:
+    def line(reward: float) -> dict[str, Any]:
+        tests = {
+            "fail_to_pass": {"passed": passed, "total": 3},
+            "pass_to_pass": {"passed": kept, "total": 2, "failed": ["b"] * (2 - kept)},
+        }
+        return result(verdict="failed", reward=reward, repository=tests, integrity="in_process")
+
+    _, outcome = unpacked(line(share), "fraction")
+    assert (outcome.reward, outcome.judgement.score) == (share, share)
+    assert unpacked(line(0.9), "fraction") == (0, None)
+
+
 @pytest.mark.parametrize("line", [{}, [], 1, "x", result(index=1), result(index=-1)])
 def test_a_line_of_no_item_is_refused(line: Any) -> None:
     with pytest.raises(ValueError, match="not a"):

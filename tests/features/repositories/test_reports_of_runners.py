@@ -103,6 +103,39 @@ JUNIT = """<?xml version="1.0"?><testsuites><testsuite>
 <testcase name="ctest" status="run"/><testcase name="off" status="notrun"/>
 <testcase classname="Tests.RingTest" class="Tests\\RingTest" name="testPush"><error/></testcase>
 </testsuite></testsuites>"""
+OF_RUNNERS: Mapping[str, Sequence[tuple[str, str, str]]] = {
+    "surefire": [
+        ('<testcase name="push(int)[1]" classname="org.RingTest"/>', "org.RingTest.push(int)[1]", "passed"),
+        ('<testcase name="a" classname="T"><flakyFailure/></testcase>', "T.a", "passed"),
+        ('<testcase name="b" classname="T"><failure/><rerunFailure/></testcase>', "T.b", "failed"),
+    ],
+    "gradle": [('<testcase name="push()" classname="org.RingTest"/>', "org.RingTest.push()", "passed")],
+    "phpunit": [
+        (
+            '<testcase name="testPush with data set #0" class="T\\R" classname="T.R"/>',
+            "T\\R::testPush with data set #0",
+            "passed",
+        )
+    ],
+    "ctest": [
+        ('<testcase name="ring" classname="ring" status="run"/>', "ring", "passed"),
+        ('<testcase name="wide" classname="wide" status="fail"/>', "wide", "failed"),
+        ('<testcase name="off" classname="off" status="disabled"/>', "off", "skipped"),
+    ],
+    "gtest": [
+        ('<testcase name="A" classname="Ring" status="run" result="completed"/>', "Ring.A", "passed"),
+        (
+            '<testcase name="B" classname="Ring" status="run" result="skipped"><skipped/></testcase>',
+            "Ring.B",
+            "skipped",
+        ),
+        ('<testcase name="C" classname="Ring" status="notrun" result="suppressed"/>', "Ring.C", "skipped"),
+    ],
+    "nextest": [('<testcase name="tests::push" classname="ring"/>', "ring::tests::push", "passed")],
+    "rspec": [('<testcase name="Ring drops" classname="spec.ring"/>', "spec.ring.Ring drops", "passed")],
+    "jest-junit": [('<testcase name="Ring drops" classname="Ring drops"/>', "Ring drops", "passed")],
+}  # fmt: skip
+"""XML of runners, from their documentation: an element, a name as lists have it, the outcome."""
 NODE = """
 const { test, describe, it } = require("node:test");
 test("top", () => {});
@@ -137,6 +170,15 @@ def test_junit_is_read_by_several_names_and_never_with_entities() -> None:
     for content in (bomb.encode(), b"<testsuite>", b"\xff"):
         reported = JunitReport(["*.xml"]).read(TestRun(files={"/a.xml": content}))
         assert (reported.outcomes, reported.signals) == ({}, ("report_unreadable",))
+
+
+@pytest.mark.parametrize("runner", OF_RUNNERS)
+def test_junit_of_each_runner(runner: str) -> None:
+    rows = OF_RUNNERS[runner]
+    content = f"<testsuites><testsuite>{''.join(row[0] for row in rows)}</testsuite></testsuites>"
+    reported = JunitReport(["*.xml"]).read(TestRun(files={"/a.xml": content.encode()}))
+    wanted = {name: outcome for _, name, outcome in rows}
+    assert {name: reported.outcomes.get(name) for name in wanted} == wanted
 
 
 def test_a_script_prints_outcomes_by_name() -> None:

@@ -115,3 +115,21 @@ def test_later_commands_have_the_directory_and_variables(repositories: Repositor
         assert await repository.shell("echo $MARK") == "set\n"
 
     repositories.within(FILES, work)
+
+
+def test_results_of_a_run_are_those_that_it_wrote(repositories: Repositories) -> None:
+    async def work(repository: OpenRepository) -> None:
+        await repository.shell(
+            "mkdir -p out/xml; echo '<testsuite/>' | tee out/a.xml > out/xml/b.xml; ln -s a.xml out/l.xml;"
+            "echo '<project/>' > out/pom.xml; touch out/old.xml"
+        )
+        before = await repository.tree.marked(["out/*.xml"], "<testsuite")
+        sizes, _ = await repository.tree.sizes()
+        left = {b"out/l.xml", b"out/pom.xml", b"out/old.xml"}
+        assert {path for path in sizes if path.startswith(b"out/")} == left
+        await repository.shell("echo new > out/new.xml; echo again > out/old.xml")
+        found = await repository.tree.collected(["out/*.xml", "/none/*"], before)
+        names = {path.rpartition("/")[2]: content for path, content in found.items()}
+        assert names == {"new.xml": b"new\n", "old.xml": b"again\n"}
+
+    repositories.within(FILES, work)

@@ -104,7 +104,7 @@ NAMES: Sequence[tuple[str, str, str, str]] = [
 def test_names_meet_as_a_data_set_writes_them() -> None:
     for form, kind, listed, reported in NAMES:
         forms: Any = [form] if form else []
-        named = NamedOutcomes({reported: "passed", "other": "failed"}, forms, kind)
+        named = NamedOutcomes(Reported({reported: "passed", "other": "failed"}, kind), forms)
         assert named.of(listed) == "passed", listed
         assert named.others([listed]) == {"other": "failed"} or form == "prefix"
         assert named.of("none") is None
@@ -113,4 +113,4 @@ def test_names_meet_as_a_data_set_writes_them() -> None:
 @pytest.mark.parametrize("form", ["cut_at_blank", "prefix"])
 def test_of_tests_with_one_cut_name_the_worst_counts(form: Any) -> None:
     outcomes: Any = {"t.py::test[a b]": "passed", "t.py::test[a c]": "failed"}
-    assert NamedOutcomes(outcomes, [form], "pytest").of("t.py::test[a") == "failed"
+    assert NamedOutcomes(Reported(outcomes, "pytest"), [form]).of("t.py::test[a") == "failed"

@@ -170,7 +170,7 @@ class KnownEnvironments(Mapping[str, BuiltEnvironment]):
             image = read_image(folder, Layers(self.folder))
             if image is None:
                 return not_fetched(name, definition)
-            built = replace(from_image(name, definition, image), digest=_digest(name))
+            built = from_image(name, definition, image)
             found = self._remembered[name] = _Remembered(now, built)
             if len(self._remembered) > _MOST_REMEMBERED:
                 del self._remembered[next(iter(self._remembered))]
@@ -191,13 +191,8 @@ class KnownEnvironments(Mapping[str, BuiltEnvironment]):
 def not_fetched(name: str, definition: Environment) -> BuiltEnvironment:
     """Return the environment of an image by name which is not in the store."""
     return BuiltEnvironment(
-        name, definition, None, None, {}, _digest(name), remote_image=name, is_awaited=True
+        name, definition, None, None, {}, "", remote_image=name, is_awaited=True
     )
-
-
-def _digest(name: str) -> str:
-    """Return the digest of an image by name: the same before and after it is fetched."""
-    return digest_of(["image by name", name])
 
 
 def _mark(folder: Path, name: str, layers: Layers) -> bool:

@@ -21,6 +21,7 @@ from proctor_client import Client
 from proctor_service.cli.console import aside, plain, print_list, screen, write_json
 from proctor_service.cli.failures import TROUBLE, UNSOUND, Trouble, friendly
 from proctor_service.cli.target import authorization, client_errors, connected, named_service
+from proctor_service.features.evaluation import repository_hacks
 from proctor_service.features.evaluation.scoreboard.corpus import CorpusEntry, corpus
 from proctor_service.features.evaluation.scoreboard.requests import (
     WAIT_SECONDS,
@@ -58,6 +59,14 @@ def hacks(
     json_path: Annotated[
         Path | None, typer.Option("--json", help="Write every outcome here.")
     ] = None,
+    repositories: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ENVIRONMENT",
+            help="Judge changes of a repository instead, beside public judges, in this environment or "
+            "image, which needs python3 with pytest, and git.",
+        ),
+    ] = None,
 ) -> None:
     """Send programs that deserve no reward, and similar honest programs.
 
@@ -65,6 +74,9 @@ def hacks(
     """
     with friendly(), client_errors():
         console = aside()
+        if repositories is not None:
+            _repositories(repositories, json_path)
+            return
         entries = _chosen(corpus(), only or [])
         with console.status(f"{len(entries)} programs"):
             if wire.value == PROCTOR:
@@ -88,6 +100,22 @@ def hacks(
         if json_path is not None:
             write_json(json_path, report(wire.value, outcomes, left))
         _end(outcomes)
+
+
+def _repositories(environment: str, json_path: Path | None) -> None:
+    console = aside()
+    with console.status("changes of a repository"), connected(console) as client:
+        found = repository_hacks.judged_repositories(client, environment, JOB)
+    out = screen()
+    for table in repository_hacks.tables(found):
+        out.print(table)
+    if json_path is not None:
+        write_json(json_path, {"proctor": version(), "cases": repository_hacks.report(found)})
+    own = [(each.rewarded[repository_hacks.PROCTOR], each.case.honest) for each in found]
+    if any(rewarded is None for rewarded, _ in own):
+        raise typer.Exit(TROUBLE)
+    if any(rewarded is not is_honest for rewarded, is_honest in own):
+        raise typer.Exit(UNSOUND)
 
 
 def _chosen(entries: Sequence[CorpusEntry], only: Sequence[str]) -> list[CorpusEntry]:

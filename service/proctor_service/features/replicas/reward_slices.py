@@ -131,8 +131,8 @@ class RewardSlices:
         if result.error is not None:
             broken = result.error.reason == InvalidTask.reason and not result.error.retryable
             return result.index, InvalidTask(result.error.message) if broken else None
-        judgement = judgement_of(result)
         submission = _submission(items[result.index])
+        judgement = judgement_of(result, submission.scoring)
         if (
             judgement is None
             or judgement.verdict == "no_code"

@@ -37,7 +37,7 @@ from proctor_service.features.repositories.diff_text import diff_of_change
 from proctor_service.features.repositories.extraction import diff_of, edits_of
 from proctor_service.features.repositories.patches import PatchFailed
 from proctor_service.features.repositories.read_only_files import read_only_files
-from proctor_service.features.repositories.reports import doctest_paths, report_of
+from proctor_service.features.repositories.reports import FALLBACKS, doctest_paths, report_of
 from proctor_service.features.repositories.reports.interface import Reported
 from proctor_service.features.repositories.rule import Decision, decide
 from proctor_service.features.repositories.taking_out import Crossing, graded, take_out
@@ -97,7 +97,7 @@ class _Crossed:
 
 
 class RepositoryJudge:
-    """Judge of repositories; keeps what tests do without the change, and with the reference, by task."""
+    """Judge of repositories; keeps what the tests of a task do with its reference, or without a change."""
 
     def __init__(self) -> None:
         self._stored: StoredResults[Reported] = StoredResults(
@@ -110,6 +110,13 @@ class RepositoryJudge:
         """Return the judgement of a change. Raises InvalidTask for tests that report nothing without it."""
         if not listed_tests(grader) and report_kind(grader) != "exit_code":
             raise InvalidTask("the task names no test: fail_to_pass and pass_to_pass are empty")
+        own = self._stored.get(_key(submission, grader))
+        return await self._judged(submission, grader, backend, _fallback(grader, own))
+
+    async def _judged(
+        self, submission: Submission, grader: RepositoryGrader, backend: Sandboxes, fallback: str
+    ) -> Judgement:
+        """Return the judgement of a change. `fallback`: kind of report in place of the task's."""
         async with _workspace(submission, grader, backend) as opened:
             workspace, folder = opened
             sandbox_id = workspace.sandbox.id
@@ -127,17 +134,22 @@ class RepositoryJudge:
                 return _decided("failed", message, grader, sandbox_id, result, crossed.signals)
             try:
                 verified = await _verified(
-                    workspace, grader, brought, crossed.change, folder, backend
+                    workspace, grader, brought, crossed.change, folder, backend, fallback
                 )
             except FileRefused as refused:
                 message = f"The change cannot be put in place: {refused.message}"
                 return _decided("output_limit", message, grader, sandbox_id)
         decision = self._decision(submission, grader, verified.reported, None)
-        if decision.needs_reference and grader.reference is not None:
-            reference = await self._reference(submission, grader, backend)
-            decision = self._decision(submission, grader, verified.reported, reference)
         if not decision.reported and not _is_limited(verified.ended):
-            await self._check_task(submission, grader, backend)
+            own = await self._own_run(submission, grader, backend)
+            if not _names_listed(grader, own):
+                state = "without the change" if grader.reference is None else "with the reference"
+                raise InvalidTask(f"{state}, too, the run reports none of the listed tests")
+            if not fallback and (other := _fallback(grader, own)):
+                return await self._judged(submission, grader, backend, other)
+        if decision.needs_reference and grader.reference is not None:
+            reference = await self._own_run(submission, grader, backend)
+            decision = self._decision(submission, grader, verified.reported, reference)
         return _judgement(submission, grader, crossed, verified, decision, sandbox_id)
 
     def _decision(
@@ -149,37 +161,47 @@ class RepositoryJudge:
     ) -> Decision:
         return decide(grader, reported, submission.scoring, reference)
 
-    async def _reference(
+    async def _own_run(
         self, submission: Submission, grader: RepositoryGrader, backend: Sandboxes
     ) -> Reported:
-        """Return the outcomes of the task's reference, of now or of before."""
+        """Return the outcomes with the task's reference, or without a change where it has none.
+
+        The run is made once for a task, by the kind of report that works in its image: so the task decides
+        the kind, and no submission.
+        """
 
         async def make() -> Reported:
-            async with _workspace(submission, grader, backend) as (workspace, folder):
-                brought = await bring(workspace, grader)
-                assert brought.reference is not None
-                change = brought.reference
-                return (
-                    await _verified(workspace, grader, brought, change, folder, backend)
-                ).reported
+            for fallback in ("", *FALLBACKS.get(report_kind(grader), ())):
+                found = await _run_of_task(submission, grader, backend, fallback)
+                if not fallback:
+                    first = found
+                    observes = found.reported.is_complete and found.reported.outcomes
+                    if observes or _is_limited(found.ended):
+                        break
+                works = not fallback or found.reported.is_complete
+                if works and _names_listed(grader, found.reported):
+                    return found.reported
+            return first.reported
 
-        return await self._stored.once(_key(submission, grader, b"reference"), make)
+        return await self._stored.once(_key(submission, grader), make)
 
-    async def _check_task(
-        self, submission: Submission, grader: RepositoryGrader, backend: Sandboxes
-    ) -> None:
-        """Raise InvalidTask if the tests report nothing without the change either."""
 
-        async def make() -> Reported:
-            async with _workspace(submission, grader, backend) as (workspace, folder):
-                brought = await bring(workspace, grader)
-                return (
-                    await _verified(workspace, grader, brought, Change({}), folder, backend)
-                ).reported
+def _names_listed(grader: RepositoryGrader, reported: Reported) -> bool:
+    return decide(grader, reported, "all", None).reported > 0
 
-        reported = await self._stored.once(_key(submission, grader, b"without"), make)
-        if not self._decision(submission, grader, reported, None).reported:
-            raise InvalidTask("without the change, too, the run reports none of the listed tests")
+
+def _fallback(grader: RepositoryGrader, own: Reported | None) -> str:
+    """Return the kind of report that the task's own run has in place of the grader's, if any."""
+    return own.kind if own is not None and own.kind != report_kind(grader) else ""
+
+
+async def _run_of_task(
+    submission: Submission, grader: RepositoryGrader, backend: Sandboxes, fallback: str
+) -> Verified:
+    async with _workspace(submission, grader, backend) as (workspace, folder):
+        brought = await bring(workspace, grader)
+        change = brought.reference or Change({})
+        return await _verified(workspace, grader, brought, change, folder, backend, fallback)
 
 
 @asynccontextmanager
@@ -235,8 +257,12 @@ async def _verified(
     change: Change,
     folder: str,
     backend: Sandboxes,
+    fallback: str = "",
 ) -> Verified:
-    """Put a change and the task's tests in place, and run the tests."""
+    """Put a change and the task's tests in place, and run the tests.
+
+    `fallback`: kind of report in place of the task's.
+    """
     delivered = grader.deliver is not None
     state = await asyncio.to_thread(
         graded,
@@ -263,7 +289,8 @@ async def _verified(
     await workspace.sandbox.make_read_only(workspace.shell.directory, held)
     socket = running.socket_path()
     doctests = await asyncio.to_thread(_doctests, workspace, grader, brought, change)
-    report = report_of(grader, workspace.shell.directory, socket, change, doctests)
+    directory = workspace.shell.directory
+    report = report_of(grader, directory, socket, change, doctests, fallback)
     builds = running.is_built(grader, change)
     try:
         tested = await running.run_tests(workspace, grader, report, socket, builds, folder, backend)
@@ -279,9 +306,9 @@ async def _verified(
     return Verified(tested.reported, tested.ended, signals)
 
 
-def _key(submission: Submission, grader: RepositoryGrader, kind: bytes) -> bytes:
+def _key(submission: Submission, grader: RepositoryGrader) -> bytes:
     """Return the digest of a task: all but the submission's own change."""
-    key = hashlib.blake2b(kind, digest_size=20)
+    key = hashlib.blake2b(digest_size=20)
     key.update(repr(grader).encode("utf-8", "surrogatepass"))
     key.update(repr((submission.environment, sorted(submission.files.items()))).encode())
     return key.digest()

@@ -7,7 +7,11 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 
 from proctor_client.wire.repositories import NameForm
-from proctor_service.features.repositories.reports.interface import Outcome, add_outcome
+from proctor_service.features.repositories.reports.interface import (
+    Outcome,
+    Reported,
+    add_outcome,
+)
 
 _UNITTEST = re.compile(r"(\w+) \(([\w.]+)\)")
 """`test_push (tests.Ring)` and, as newer versions print, `test_push (tests.Ring.test_push)`."""
@@ -62,12 +66,18 @@ def canonical(name: str, kind: str) -> str:
 class NamedOutcomes:
     """Outcomes of a run by the names of the task's lists. Of several reported names the worst counts."""
 
-    def __init__(
-        self, outcomes: Mapping[str, Outcome], forms: Sequence[NameForm], kind: str
-    ) -> None:
+    def __init__(self, reported: Reported, forms: Sequence[NameForm]) -> None:
+        outcomes = reported.outcomes
         self._forms = forms
-        self._kind = kind
+        self._kind = reported.kind
         self._reported = outcomes
+        tests = {folded(name, forms) for name in outcomes if name not in reported.aliases}
+        aliases = ((folded(name, forms), found) for name, found in reported.aliases.items())
+        self._aliases = {
+            name: {folded(each, forms) for each in found}
+            for name, found in aliases
+            if name not in tests
+        }
         self._folded: dict[str, Outcome] = {}
         for name, outcome in outcomes.items():
             add_outcome(self._folded, folded(name, forms), outcome)
@@ -94,7 +104,9 @@ class NamedOutcomes:
     def others(self, names: Iterable[str]) -> Mapping[str, Outcome]:
         """Return the outcomes of reported tests that no name of `names` means."""
         listed = {folded(canonical(name, self._kind), self._forms) for name in names}
-        return {name: outcome for name, outcome in self._folded.items() if name not in listed}
+        meant = listed.union(*(self._aliases.get(name, ()) for name in listed))
+        left_out = meant.union(self._aliases)
+        return {name: each for name, each in self._folded.items() if name not in left_out}
 
 
 def is_cut(name: str) -> bool:

@@ -46,10 +46,10 @@ class _Lists:
         self, grader: RepositoryGrader, reported: Reported, reference: Reported | None
     ) -> None:
         self._rule = grader.rule or RepositoryRule()
-        self._run = NamedOutcomes(reported.outcomes, grader.names, reported.kind)
+        self._run = NamedOutcomes(reported, grader.names)
         self._reference = None
         if reference is not None:
-            self._reference = NamedOutcomes(reference.outcomes, grader.names, reference.kind)
+            self._reference = NamedOutcomes(reference, grader.names)
         self.needs_reference = False
 
     def outcome(self, name: str) -> Outcome | None:

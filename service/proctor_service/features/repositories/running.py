@@ -22,6 +22,7 @@ from proctor_service.features.repositories.reports.interface import (
     Reported,
     TestRun,
 )
+from proctor_service.features.repositories.reports.junit import SIGN, JunitReport
 from proctor_service.features.repositories.reports.script import ScriptReport, UnreadableOutput
 from proctor_service.features.repositories.trees import SOURCE as TREES
 from proctor_service.features.repositories.trees import Tree
@@ -75,6 +76,8 @@ async def run_tests(
     await image.put(
         {name.lstrip("/").encode(): FileState("644", data) for name, data in files.items()}
     )
+    sign = SIGN if isinstance(report, JunitReport) else ""
+    before = await workspace.tree.marked(report.collects(), sign)
     record = posixpath.join(folder, "events")
     await asyncio.to_thread(Path(record).touch, 0o600)
     listening_at = Operation(
@@ -88,7 +91,7 @@ async def run_tests(
     ended = await sandbox.exec(shell.command(grader.test, grader.build if builds else None))
     await sandbox.operate(Operation(SOURCE, ("end", process)))
     events = (await asyncio.to_thread(_lines, record))[1:]
-    collected = await workspace.tree.collected(report.collects())
+    collected = await workspace.tree.collected(report.collects(), before)
     exited = ended.exit_code if ended.ending == "exited" else None
     run = TestRun(events, ended.stdout, ended.stderr, collected, exited)
     if isinstance(report, ScriptReport):

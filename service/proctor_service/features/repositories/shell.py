@@ -11,7 +11,11 @@ from proctor_service.judge.run import text_of
 from proctor_service.sandbox.interface import Command, StatefulSandbox
 
 SHELLS = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/bin/sh", "/usr/bin/sh")
-CONDA = ("/opt/miniconda3", "/opt/conda", "/root/miniconda3", "/root/anaconda3", "/opt/anaconda3")
+CONDA = tuple(
+    f"{home}/{name}"
+    for home in ("/opt", "/root")
+    for name in ("miniconda3", "conda", "anaconda3", "miniforge3", "mambaforge")
+)
 _ACTIVATION_SECONDS = 60.0
 _PREPARE_SECONDS = 600.0
 _OWN = ("PWD", "OLDPWD", "SHLVL", "_")
@@ -73,9 +77,12 @@ async def activation(
         argument = activate.removeprefix("conda:")
         places = " ".join(CONDA)
         script = (
-            f"for each in ${{CONDA_PREFIX:-}} {places}; do\n"
-            '  if [ -f "$each/bin/activate" ]; then . "$each/bin/activate" "$1" && exec env -0; fi\n'
-            "done\nexit 1"
+            f"for each in ${{CONDA_PREFIX:-}} ${{CONDA_EXE%/bin/conda}} {places}; do\n"
+            '  if [ -f "$each/bin/activate" ]; then\n'
+            '    . "$each/bin/activate" "$1" >&2 && exec env -0\n'  # scripts of packages print lines
+            "    exit 1\n"
+            "  fi\n"
+            'done\necho "there is no conda" >&2; exit 1'
         )
     after = await _variables(sandbox, (shell, "-c", script, "activate", argument), activate)
     return before, {

@@ -61,20 +61,35 @@ class Tree:
             operation = Operation(SOURCE, ("remove", self.directory, list(patterns)))
             await self._sandbox.operate(operation)
 
-    async def collected(self, patterns: Collection[str]) -> dict[str, bytes]:
-        """Return files by absolute path, of patterns that are absolute or below the directory."""
+    async def marked(self, patterns: Collection[str], sign: str = "") -> str:
+        """Return the path of a file with the states of the files that `collected` would return now.
+
+        `sign`: files that begin with a text that has it are removed.
+        """
+        return await self._exchange("mark", [], list(patterns), sign) if patterns else ""
+
+    async def collected(self, patterns: Collection[str], before: str) -> dict[str, bytes]:
+        """Return files by absolute path, of patterns that are absolute or below the directory.
+
+        `before`: path of `marked`; files that are as they were then are left out.
+        """
         if not patterns:
             return {}
-        path = await self._exchange("collect", [], list(patterns), MOST_READ_BYTES // 4)
+        operation = ("collect", self.directory, list(patterns), MOST_READ_BYTES // 4)
+        path = await self._operated(operation, before)
         states = await asyncio.to_thread(_states, path)
         return {os.fsdecode(name): state.content for name, state in states.items() if state}
 
     async def _exchange(self, action: str, records: Iterable[bytes], *arguments: object) -> str:
         """Run an action with these records; return the path of the file with its answer."""
-        stdin, stdout = await asyncio.to_thread(_files_in, self._folder, records)
+        stdin = await asyncio.to_thread(_file_in, self._folder, records)
+        return await self._operated((action, self.directory, *arguments), stdin)
+
+    async def _operated(self, arguments: tuple[object, ...], stdin: str) -> str:
+        stdout = await asyncio.to_thread(_file_in, self._folder, ())
         operation = Operation(
             SOURCE,
-            (action, self.directory, *arguments),
+            arguments,
             stdin=stdin,
             stdout=stdout,
             most_written_bytes=MOST_READ_BYTES,
@@ -152,13 +167,11 @@ def remove_folder(folder: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _files_in(folder: str, records: Iterable[bytes]) -> tuple[str, str]:
-    incoming, stdin = tempfile.mkstemp(dir=folder)
-    with os.fdopen(incoming, "wb") as file:
+def _file_in(folder: str, records: Iterable[bytes]) -> str:
+    descriptor, path = tempfile.mkstemp(dir=folder)
+    with os.fdopen(descriptor, "wb") as file:
         file.writelines(records)
-    outgoing, stdout = tempfile.mkstemp(dir=folder)
-    os.close(outgoing)
-    return stdin, stdout
+    return path
 
 
 def _record(kind: bytes, path: bytes, content: bytes = b"") -> bytes:

@@ -97,6 +97,7 @@ class LocalBackend:
         self._sweeper: asyncio.Task[None] | None = None
         self._watched: dict[str, WatchedFolders] = {}
         self._former = 0
+        self._changes: Counter[str] = Counter()
         self._compiled: dict[str, Compiled] = {}
         self._closing = False
         self._made = 0
@@ -264,12 +265,16 @@ class LocalBackend:
         if self._closing:
             raise SandboxUnavailable("the service is stopping")
         try:
-            return await self._starts.started(name)
+            return await self._starts.started((name, self._changes[name[0]]))
         except StartError as error:
             raise SandboxUnavailable(f"environment {name[0]}: {error}") from None
 
-    async def _start(self, name: PoolName) -> SlotPool:
-        """Start the pool of an environment with a hash seed. Raises StartError."""
+    async def _start(self, numbered: tuple[PoolName, int]) -> SlotPool:
+        """Start the pool of an environment with a hash seed. Raises StartError.
+
+        `numbered`: with the number of changes of the environment so far.
+        """
+        name, changes = numbered
         environment, hash_seed = name
         warm_slots = self._warm_slots() if environment == DEFAULT else _WARM_SLOTS
         launch = await asyncio.to_thread(self._launch_in, environment)
@@ -279,7 +284,10 @@ class LocalBackend:
         pool = self._pool_of(launch, min(warm_slots, self._plan.warm_slots))
         pool.watched = self._watched.get(environment)
         await pool.open(1)
-        self._pools[name] = pool
+        if changes == self._changes[environment]:
+            self._pools[name] = pool
+        else:
+            self._add_former(name, pool)
         self._drop_surplus()
         return pool
 
@@ -382,6 +390,7 @@ class LocalBackend:
 
     def environments_changed(self, names: Collection[str], environments: Environments) -> None:
         """End the pools of these environments at the end of their last use; see `TakesEnvironments`."""
+        self._changes.update(names)
         for name, pool in list(self._pools.items()):
             if name[0] in names:
                 self._watched.pop(name[0], None)
@@ -389,8 +398,12 @@ class LocalBackend:
                     self._drop(name, pool)
                     continue
                 del self._pools[name]
-                self._former += 1
-                self._pools[f"{name[0]} {self._former}", name[1]] = pool  # no environment's name
+                self._add_former(name, pool)
+
+    def _add_former(self, name: PoolName, pool: SlotPool) -> None:
+        """Add a pool of an environment that has changed, by a name that no environment has."""
+        self._former += 1
+        self._pools[f"{name[0]} {self._former}", name[1]] = pool
 
     def end_idle(self) -> None:
         """End the unused pools, beside the default; see `EndsIdle`."""

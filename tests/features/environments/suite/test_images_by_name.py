@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 import tarfile
@@ -211,6 +212,50 @@ def test_the_store_has_a_bound(tmp_path: Path, registry: Registry) -> None:
         assert reasons(ask(client, images[0], "true")) == {None}
     layers = tmp_path / "store/images"
     assert not [each for each in layers.iterdir() if each.name.endswith(".part")]
+
+
+def test_a_full_disk_is_an_error_that_names_it(
+    tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetching, "_PAUSES_SECONDS", (0.0,))
+    monkeypatch.setattr(fetching, "_WAIT_SECONDS", 0.0)
+    image = registry.add("allowed/one", [base(), layer(name="one")])
+    whole = os.statvfs
+    with serving(tmp_path, registry) as (_, client):
+        with monkeypatch.context() as patch:
+
+            def full(path: Any) -> os.statvfs_result:
+                return os.statvfs_result((*whole(path)[:3], 0, 0, *whole(path)[5:]))
+
+            patch.setattr("proctor_service.features.environments.bound.os.statvfs", full)
+            [result] = ask(client, image, "true")
+            answer = client.post("/sandboxes", json={"environment": {"image": image}})
+        assert (result["reward"], result["error"]["reason"]) == (None, "sandbox_unavailable")
+        assert f"the disk of {tmp_path / 'store'} is full" in result["error"]["message"]
+        assert result["error"]["retryable"]
+        assert (answer.status_code, "is full" in answer.text) == (503, True)
+        assert reasons(ask(client, image, "true")) == {None}
+
+
+def test_a_tag_that_moved_answers_from_no_cache(tmp_path: Path, registry: Registry) -> None:
+    size_bytes = 30 << 20
+    moving = registry.add("allowed/moving", [base(), layer(name="old", data="o" * size_bytes)])
+    other = registry.add("allowed/other", [base(), layer(name="other", data="x" * size_bytes)])
+    bound_bytes = tarfile_bytes(base()) + int(1.5 * size_bytes)
+    with serving(tmp_path, registry, images_gb=bound_bytes / 1e9) as (_, client):
+
+        def named(image: str) -> tuple[str, str]:
+            [result] = ask(client, image, "cat /app/name", cache=True)
+            return result["stdout"], result["cache"]
+
+        assert named(moving)[0] == "old"
+        assert named(moving) == ("old", "miss")
+        assert named(moving) == ("old", "hit")
+        registry.add("allowed/moving", [base(), layer(name="new", data="n" * size_bytes)])
+        assert named(moving) == ("old", "hit")
+        assert named(other)[0] == "other"  # for which the image before makes room
+        assert named(moving)[0] == "new"
+        assert named(moving) == ("new", "miss")
 
 
 def test_rows_are_fetched_before_a_training(

@@ -94,6 +94,7 @@ def test_completions_are_judged_by_named_tests(service: Service) -> None:
     }
     assert found == {name: wanted for name, (_, wanted) in rows.items()}, results
     by_name = dict(zip(rows, results, strict=True))
+    assert "pkg/core.py: hunk 1: " in by_name["elsewhere"]["message"]
     assert by_name["right"]["tests"] == {"passed": 2, "total": 2, "failures": []}
     assert by_name["breaks another"]["repository"]["pass_to_pass"] == {
         "passed": 0, "total": 1, "failed": ["checks.test_half"],

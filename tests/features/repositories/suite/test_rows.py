@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import difflib
-import io
 import json
-import tarfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import host_image
-import pluggy
 import pytest
 from command_line import proctor
 from harness import Service, running_service
+from repository_images import site_packages, write_image
 
 from proctor_client import Client
 from proctor_client.tasks.converting import line_of
@@ -99,24 +96,8 @@ ROWS: Mapping[Format, dict[str, Any]] = {
 DIRECTORIES = {"swe_rebench": "ring", "swe_live": "testbed", "swe_smith": "smith", "r2e_gym": "r2e"}
 
 
-def site_packages() -> Iterator[tuple[str, Path]]:
-    """Files of pytest and what it needs, by their path in the image."""
-    home = Path(pluggy.__file__).parents[1]
-    folders = [
-        home / name
-        for name in ("_pytest", "pytest", "pluggy", "iniconfig", "packaging", "pygments")
-    ]
-    for name in (*folders, *home.glob("pluggy-*.dist-info"), *home.glob("pytest-[0-9]*.dist-info")):
-        for path in sorted(each for each in name.rglob("*") if each.suffix in (".py", ".txt", "")):
-            if path.is_dir() or path.name == "RECORD":
-                continue
-            yield f"usr/lib/python3/dist-packages/{path.relative_to(home)}", path
-    yield "usr/lib/python3/dist-packages/py.py", home / "py.py"
-
-
 def image_with_repositories(folder: Path) -> str:
     """Write an OCI image with pytest, and a repository for each form; return its name."""
-    layer = io.BytesIO(host_image.image_layer())
     texts: dict[str, str] = {}
     for form, directory in DIRECTORIES.items():
         is_fixed = form == "swe_smith"
@@ -126,19 +107,8 @@ def image_with_repositories(folder: Path) -> str:
     texts["r2e_tests/test_r2e.py"] = NEW_TESTS
     texts["r2e/run_tests.sh"] = RUN_TESTS
     texts["r2e/.venv/pyvenv.cfg"] = "home = /usr/bin\n"
-    with tarfile.open(fileobj=layer, mode="a") as archive:
-        for name, text in texts.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(text)
-            archive.addfile(member, io.BytesIO(text.encode()))
-        for name, path in site_packages():
-            archive.add(path, name)
-        link = tarfile.TarInfo("r2e/.venv/bin/python")
-        link.type, link.linkname = tarfile.SYMTYPE, "/usr/bin/python3"
-        archive.addfile(link)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(host_image, "image_layer", lambda *_: layer.getvalue())
-        return host_image.write_image(folder, directory="/")
+    links = {"r2e/.venv/bin/python": "/usr/bin/python3"}
+    return write_image(folder, {**texts, **dict(site_packages())}, links)
 
 
 @pytest.fixture(scope="module")

@@ -360,6 +360,7 @@ def _opened_archive(path: str) -> tuple[IO[bytes], subprocess.Popen[bytes] | Non
         return gzip.GzipFile(fileobj=file), None  # type: ignore[return-value]
     if magic != _MAGIC_ZSTD:
         return file, None
+    os.lseek(file.fileno(), 0, os.SEEK_SET)  # `seek` moves within what was read ahead
     try:
         program = subprocess.Popen(["zstd", "-dc"], stdin=file, stdout=subprocess.PIPE)
     except FileNotFoundError:

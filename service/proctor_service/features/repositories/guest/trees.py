@@ -8,6 +8,7 @@ inside of the repository.
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import glob
 import json
@@ -424,27 +425,63 @@ def _drop_compiled(folder: int, name: bytes) -> None:
         os.close(caches)
 
 
+def mark_files(directory: str, patterns: list[str], sign: str) -> None:
+    """Write the states of the files that `collect_files` finds now, as JSON.
+
+    Files that begin with a text that has `sign`, if there is one, are removed: a runner that keeps its
+    results (Gradle) would not run tests anew.
+    """
+    found = {}
+    for folder, name, place in _matching(directory, patterns):
+        with contextlib.suppress(OSError):
+            if sign and _begins_with(folder, name, sign.encode()):
+                os.unlink(name, dir_fd=folder)
+            else:
+                found[place] = _state(os.lstat(name, dir_fd=folder))
+    with open(1, "w", closefd=False) as out:
+        json.dump(found, out)
+
+
+def _begins_with(folder: int, name: str, sign: bytes) -> bool:
+    with os.fdopen(os.open(name, _READ, dir_fd=folder), "rb") as file:
+        return stat.S_ISREG(os.fstat(file.fileno()).st_mode) and sign in file.read(_CHUNK)
+
+
+def _state(found: os.stat_result) -> list[int]:
+    """Return what no program can restore once it has written a file."""
+    return [found.st_ino, found.st_ctime_ns]
+
+
 def collect_files(directory: str, patterns: list[str], most_bytes: int) -> None:
     """Write files by pattern, with their absolute paths: by glob(7), or below a folder by fnmatch(3).
 
-    Links are left out, and so are files beyond `most_bytes` in total.
+    Links are left out, and so are files that are as `mark_files` found them (its output is on stdin), and
+    files beyond `most_bytes` in total.
     """
-    out, root = _Out(), os.open("/", _FOLDER)
+    out, before = _Out(), json.load(sys.stdin)
+    for folder, name, place in _matching(directory, patterns):
+        most_bytes -= _collect(out, folder, name, place, most_bytes, before)
+    out.flush()
+
+
+def _matching(directory: str, patterns: list[str]) -> Iterator[tuple[int, str, str]]:
+    """Yield folder, name and absolute path of files by pattern; see `collect_files`."""
+    root = os.open("/", _FOLDER)
     below = [os.fsencode(each) for each in patterns if not each.startswith("/")]
     for pattern in patterns:
         if pattern.startswith("/"):
             for found in sorted(glob.glob(pattern, recursive=True, include_hidden=True)):
-                most_bytes -= _collect(out, root, found, found, most_bytes)
+                yield root, found, found
     top = os.open(directory, _FOLDER)
     for folder, way, name, status in _walk(top, b"", [0]) if below else ():
         is_wanted = any(fnmatch.fnmatchcase(way + name, pattern) for pattern in below)
         if status is not None and is_wanted:
-            place = os.path.join(directory, os.fsdecode(way + name))
-            most_bytes -= _collect(out, folder, os.fsdecode(name), place, most_bytes)
-    out.flush()
+            yield folder, os.fsdecode(name), os.path.join(directory, os.fsdecode(way + name))
 
 
-def _collect(out: _Out, folder: int, name: str, place: str, most_bytes: int) -> int:
+def _collect(
+    out: _Out, folder: int, name: str, place: str, most_bytes: int, before: dict[str, list[int]]
+) -> int:
     """Write a regular file; return its size, or 0 for one that is left out."""
     try:
         descriptor = os.open(name, _READ, dir_fd=folder)
@@ -452,7 +489,8 @@ def _collect(out: _Out, folder: int, name: str, place: str, most_bytes: int) -> 
         return 0
     try:
         status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > most_bytes:
+        is_file = stat.S_ISREG(status.st_mode) and status.st_size <= most_bytes
+        if not is_file or before.get(place) == _state(status):
             return 0
         out.put_file(FILE, os.fsencode(place), descriptor, status.st_size)
         return status.st_size
@@ -512,6 +550,7 @@ _ACTIONS: dict[str, Callable[..., None]] = {
     "put": put_files,
     "remove": remove_paths,
     "collect": collect_files,
+    "mark": mark_files,
     "facts": print_facts,
     "site_packages": print_site_packages,
 }

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from proctor_client.wire import RepositoryGrader
 from proctor_client.wire.repositories import JunitReport as JunitFields
 from proctor_client.wire.repositories import ScriptReport as ScriptFields
 from proctor_service.features.repositories.change import Change
 from proctor_service.features.repositories.reports.exit_code import ExitCode
+from proctor_service.features.repositories.reports.fallback import (
+    PYTEST_JUNIT,
+    PYTEST_TEXT,
+    PytestJunit,
+    PytestText,
+)
 from proctor_service.features.repositories.reports.in_process import InProcess
 from proctor_service.features.repositories.reports.interface import Report
 from proctor_service.features.repositories.reports.junit import JunitReport
@@ -22,7 +29,7 @@ from proctor_service.features.repositories.reports.text import (
     sympy_report,
 )
 
-__all__ = ["doctest_paths", "report_of"]
+__all__ = ["FALLBACKS", "doctest_paths", "report_of"]
 
 DEFAULT_JUNIT = (
     "*target/surefire-reports/*.xml",
@@ -30,6 +37,8 @@ DEFAULT_JUNIT = (
     "*build/test-results/*.xml",
 )
 """Where Maven and Gradle write; `*` also matches folders."""
+FALLBACKS: Mapping[str, Sequence[str]] = MappingProxyType({"pytest": (PYTEST_JUNIT, PYTEST_TEXT)})
+"""Kinds that take the place of another in an image where that one reports nothing, in this order."""
 
 
 def report_of(
@@ -38,13 +47,19 @@ def report_of(
     socket: str,
     change: Change,
     doctests: Mapping[bytes, bytes] | None = None,
+    fallback: str = "",
 ) -> Report:
-    """Return the report of a task, for one run.
+    """Return the report of a task, for one run. `fallback`: kind of `FALLBACKS` in place of its own.
 
     `socket`: path of the listener's socket, in a folder that the run has for itself. `doctests`: the
     task's content of `doctest_paths(grader)` where the change has another, by path below `directory`.
     """
     kind = grader.report
+    listed = (*grader.fail_to_pass, *grader.pass_to_pass, *(grader.expected or {}))
+    if fallback == PYTEST_JUNIT:
+        return PytestJunit(posixpath.dirname(socket), listed)
+    if fallback == PYTEST_TEXT:
+        return PytestText(listed)
     if isinstance(kind, JunitFields):
         return JunitReport(kind.junit)
     if isinstance(kind, ScriptFields):

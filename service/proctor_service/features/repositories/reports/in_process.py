@@ -151,7 +151,12 @@ class Events:
                 if alias not in self.reported_by_test and name in outcomes:
                     add_outcome(outcomes, alias, outcomes[name])
         is_complete = 0 < self.mains <= self.ends
-        return Reported(outcomes, kind, tuple(sorted(signals)), is_complete)
+        aliases = {
+            alias: frozenset(names)
+            for alias, names in self.alias_of.items()
+            if alias not in self.reported_by_test
+        }
+        return Reported(outcomes, kind, tuple(sorted(signals)), is_complete, aliases)
 
 
 def _messages(lines: Iterable[bytes]) -> Iterator[tuple[str, str, list[str]]]:

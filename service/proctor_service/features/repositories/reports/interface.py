@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -52,6 +52,8 @@ class Reported:
     signals: tuple[str, ...] = ()
     is_complete: bool = True
     """False: the runner did not report its end, so tests without an outcome may not have run."""
+    aliases: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Names in `outcomes` that are other ways to write tests, and these tests."""
 
 
 class Report(Protocol):
@@ -79,3 +81,17 @@ def add_outcome(outcomes: dict[str, Outcome], name: str, outcome: Outcome) -> No
     before = outcomes.get(name)
     if before is None or SEVERITY[before] < SEVERITY[outcome]:
         outcomes[name] = outcome
+
+
+def add_aliases(
+    outcomes: dict[str, Outcome],
+    others: Mapping[str, Outcome],
+    written: Mapping[str, Collection[str]],
+) -> Mapping[str, frozenset[str]]:
+    """Add outcomes by other names, `others`, where no test has such a name; return `Reported.aliases`.
+
+    `written`: the tests by each of these names.
+    """
+    aliases = {name: frozenset(written[name]) for name in others if name not in outcomes}
+    outcomes.update((name, others[name]) for name in aliases)
+    return aliases

@@ -1,6 +1,6 @@
 """Reports in JUnit's XML: Maven, Gradle, PHPUnit, CTest, GoogleTest.
 
-The grader removes files that match `collects()` before the run: what is there afterwards is new.
+Before the run, the grader removes results that match `collects()`: those that are there afterwards are new.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from proctor_service.features.repositories.reports.interface import (
     Report,
     Reported,
     TestRun,
+    add_aliases,
     add_outcome,
 )
 
@@ -24,6 +25,8 @@ OUTCOME_OF_ELEMENT: Mapping[str, Outcome] = {
 }
 NOT_RUN = frozenset(["notrun", "disabled", "skipped"])
 """Values of `status` (CTest, GoogleTest) of a test that did not run."""
+SIGN = "<testsuite"
+"""Of a file with results, near its begin."""
 MOST_FILE_BYTES = 64 * 1024 * 1024
 
 
@@ -100,6 +103,7 @@ class JunitReport(Report):
         """Read each file; one that cannot be read leaves the signal `report_unreadable`."""
         outcomes: dict[str, Outcome] = {}
         others: dict[str, Outcome] = {}
+        written: dict[str, set[str]] = {}
         signals: set[str] = set()
         for content in run.files.values():
             found = JunitFile()
@@ -114,6 +118,7 @@ class JunitReport(Report):
                 add_outcome(outcomes, first, case.outcome)
                 for name in rest:
                     add_outcome(others, name, case.outcome)
-        for name, outcome in others.items():
-            outcomes.setdefault(name, outcome)
-        return Reported(outcomes, "junit", tuple(sorted(signals)), bool(outcomes) and not signals)
+                    written.setdefault(name, set()).add(first)
+        aliases = add_aliases(outcomes, others, written)
+        is_complete = bool(outcomes) and not signals
+        return Reported(outcomes, "junit", tuple(sorted(signals)), is_complete, aliases)

@@ -15,6 +15,7 @@ from proctor_service.features.repositories.reports.interface import (
     Outcome,
     Reported,
     TestRun,
+    add_aliases,
     add_outcome,
 )
 
@@ -71,18 +72,22 @@ class NodeReport:
         """Read tests by path (`Ring > push > drops`); also with spaces, with the file, and by file."""
         outcomes: dict[str, Outcome] = {}
         others: dict[str, Outcome] = {}
+        written: dict[str, set[str]] = {}
         lines = run.files.get(self._results, b"").splitlines()
         for file, names, outcome in (*_lines(lines), *_of_vitest(run.files.get(self._vitest, b""))):
             file = posixpath.relpath(file, self.directory) if file else ""
+            test = SEPARATOR.join(names)
+            found: list[tuple[str, Outcome]] = []
             if names:
-                add_outcome(outcomes, SEPARATOR.join(names), outcome)
-                add_outcome(others, " ".join(names), outcome)
-                add_outcome(others, SEPARATOR.join([file, *names]), outcome)
+                add_outcome(outcomes, test, outcome)
+                found = [(" ".join(names), outcome), (SEPARATOR.join([file, *names]), outcome)]
             if file:
-                add_outcome(others, file, "passed" if outcome == "skipped" else outcome)
-        for name, outcome in others.items():
-            outcomes.setdefault(name, outcome)
-        return Reported(outcomes, self.kind, is_complete=bool(outcomes))
+                found.append((file, "passed" if outcome == "skipped" else outcome))
+            for name, word in found:
+                add_outcome(others, name, word)
+                written.setdefault(name, set()).update([test] if names else [])
+        aliases = add_aliases(outcomes, others, written)
+        return Reported(outcomes, self.kind, is_complete=bool(outcomes), aliases=aliases)
 
 
 def _lines(lines: Sequence[bytes]) -> Iterator[tuple[str, list[str], Outcome]]:

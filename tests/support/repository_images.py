@@ -1,0 +1,73 @@
+"""Images with pytest and a repository, made of programs of this machine."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import host_image
+import pluggy
+import pytest
+
+DIST_PACKAGES = "usr/lib/python3/dist-packages"
+
+
+def site_packages(home: str = DIST_PACKAGES) -> Iterator[tuple[str, Path]]:
+    """Files of pytest and what it needs, by their path in an image. `home`: folder of its packages."""
+    here = Path(pluggy.__file__).parents[1]
+    folders = [
+        here / name
+        for name in ("_pytest", "pytest", "pluggy", "iniconfig", "packaging", "pygments")
+    ]
+    for name in (*folders, *here.glob("pluggy-*.dist-info"), *here.glob("pytest-[0-9]*.dist-info")):
+        for path in sorted(each for each in name.rglob("*") if each.suffix in (".py", ".txt", "")):
+            if path.is_dir() or path.name == "RECORD":
+                continue
+            yield f"{home}/{path.relative_to(here)}", path
+    yield f"{home}/py.py", here / "py.py"
+
+
+def program(name: str) -> Iterator[tuple[str, Path]]:
+    """A program of this machine and its libraries, by their path in an image."""
+    path = Path(f"/usr/bin/{name}").resolve()
+    yield f"usr/bin/{name}", path
+    for place, library in host_image._libraries(path).items():
+        yield place.lstrip("/"), library
+
+
+def write_image(
+    folder: Path,
+    files: Mapping[str, str | Path],
+    links: Mapping[str, str] | None = None,
+    without: frozenset[str] = frozenset(),
+) -> str:
+    """Write an OCI image of the host's programs with these files; return its name.
+
+    Texts that begin with `#!` are programs; a Path may be a folder. `without`: paths of the host's
+    programs that the image lacks.
+    """
+    layer = io.BytesIO()
+    with (
+        tarfile.open(fileobj=io.BytesIO(host_image.image_layer())) as base,
+        tarfile.open(fileobj=layer, mode="w") as archive,
+    ):
+        for member in base:
+            if member.name not in without:
+                archive.addfile(member, base.extractfile(member) if member.isfile() else None)
+        for name, content in files.items():
+            if isinstance(content, Path):
+                archive.add(content, name)
+                continue
+            data = content.encode()
+            added = tarfile.TarInfo(name)
+            added.size, added.mode = len(data), 0o755 if content.startswith("#!") else 0o644
+            archive.addfile(added, io.BytesIO(data))
+        for name, target in (links or {}).items():
+            link = tarfile.TarInfo(name)
+            link.type, link.linkname = tarfile.SYMTYPE, target
+            archive.addfile(link)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(host_image, "image_layer", lambda *_: layer.getvalue())
+        return host_image.write_image(folder, directory="/")
