@@ -20,8 +20,14 @@ PACKAGE_JSON_KEYS = (
 )  # fmt: skip
 _SECTION = re.compile(rb"^\[([^\]\r\n]*)\]", re.M)
 """Matches `[tool:pytest]` at the begin of a line."""
-_INI_NAMES = re.compile(rb"\s*(?:tool:)?(?:pytest|coverage|tox|testenv|aliases)(?:\b|$)", re.I)
+_INI_NAMES = re.compile(rb"(?:tool:)?(?:pytest|coverage|tox|testenv|aliases)(?:\b|$)", re.I)
 """Matches the names `tool:pytest`, `pytest`, `coverage:run`, `tox:tox`, `testenv:py311`."""
+_INDENTED_SECTION = re.compile(rb"^[^\S\n]*+\[", re.M)
+"""Matches the begin of `  [metadata]`."""
+_LONG_KEY = re.compile(
+    rb"""(?<![\w.-])(?:(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){32}"""
+)
+"""Matches `a.b."c".d…`: parsers take time that grows with the square of a key's parts."""
 _TOOLS = ("pytest", "coverage", "tox", "nox", "poe", "taskipy")
 _INNER_KEYS = (
     ("project", "entry-points", "pytest11"),
@@ -30,6 +36,15 @@ _INNER_KEYS = (
     ("tool", "pdm", "scripts"),
 )
 """Plugins of pytest that a build would install, and scripts of tools that run tests."""
+_CARGO_KEYS = (
+    ("test",),
+    ("package", "autotests"),
+    ("lib", "test"),
+    ("lib", "harness"),
+    ("lib", "doctest"),
+    ("profile", "test"),
+)
+"""Which files Cargo takes for tests, and how it builds them."""
 
 
 class Unreadable(Exception):
@@ -38,7 +53,8 @@ class Unreadable(Exception):
 
 def has_protected_keys(path: bytes) -> bool:
     """Return True for a file of which only some keys are protected."""
-    return path.rpartition(b"/")[2] in (b"pyproject.toml", b"setup.cfg", b"package.json")
+    names = (b"pyproject.toml", b"setup.cfg", b"package.json", b"Cargo.toml")
+    return path.rpartition(b"/")[2] in names
 
 
 def empty(path: bytes) -> bytes:
@@ -60,6 +76,8 @@ def with_protected_keys(path: bytes, content: bytes, trusted: bytes | None) -> b
             return _ini(content, trusted or b"")
         if name == b"package.json":
             return _package_json(content, trusted)
+        if name == b"Cargo.toml":
+            return _cargo(content, trusted)
         return _pyproject(content, trusted)
     except (ValueError, RecursionError, TypeError) as error:
         raise Unreadable from error
@@ -68,9 +86,14 @@ def with_protected_keys(path: bytes, content: bytes, trusted: bytes | None) -> b
 # ---------------------------------------------------------------- pyproject.toml
 
 
+def _toml(content: bytes) -> dict[str, Any]:
+    if _LONG_KEY.search(content):
+        raise ValueError("a key of many parts")
+    return tomllib.loads(content.decode())
+
+
 def _pyproject(content: bytes, trusted: bytes | None) -> bytes:
-    new = tomllib.loads(content.decode())
-    old = tomllib.loads((trusted or b"").decode())
+    new, old = _toml(content), _toml(trusted or b"")
     tools, old_tools = _table(new.get("tool")), _table(old.get("tool"))
     wanted = {name: table for name, table in old_tools.items() if name.startswith(_TOOLS)}
     is_same = {name: table for name, table in tools.items() if name.startswith(_TOOLS)} == wanted
@@ -83,8 +106,22 @@ def _pyproject(content: bytes, trusted: bytes | None) -> bytes:
         new["tool"] = {**rest, **wanted}
     for keys in inner:
         _set_at(new, keys, _value_at(old, keys))
-    written = toml_text(new)
-    if tomllib.loads(written) != new:
+    return _written(new)
+
+
+def _cargo(content: bytes, trusted: bytes | None) -> bytes:
+    new, old = _toml(content), _toml(trusted or b"")
+    changed = [each for each in _CARGO_KEYS if _value_at(new, each) != _value_at(old, each)]
+    if not changed:
+        return content
+    for keys in changed:
+        _set_at(new, keys, _value_at(old, keys))
+    return _written(new)
+
+
+def _written(table: Mapping[str, Any]) -> bytes:
+    written = toml_text(table)
+    if tomllib.loads(written) != table:
         raise ValueError("the settings cannot be written anew")
     return written.encode()
 
@@ -159,10 +196,10 @@ def _ini(content: bytes, trusted: bytes) -> bytes:
     if b"pytest11" in content and b"pytest11" not in trusted:
         raise ValueError("a plugin of pytest that a build would install")
     new, old = _ini_sections(content), _ini_sections(trusted)
-    wanted = [text for name, text in old if _INI_NAMES.match(name)]
-    if [text for name, text in new if _INI_NAMES.match(name)] == wanted:
+    wanted = [text for name, text in old if _INI_NAMES.match(name.lstrip())]
+    if [text for name, text in new if _INI_NAMES.match(name.lstrip())] == wanted:
         return content
-    rest = [text for name, text in new if not _INI_NAMES.match(name)]
+    rest = [text for name, text in new if not _INI_NAMES.match(name.lstrip())]
     return b"".join(each if each.endswith(b"\n") else each + b"\n" for each in rest + wanted)
 
 
@@ -180,7 +217,7 @@ def _ini_sections(text: bytes) -> list[tuple[bytes, bytes]]:
     found = []
     for part in parts:
         head = _SECTION.match(part)
-        if head is None and re.search(rb"^\s*\[", part, re.M) and _INI_NAMES.search(part):
+        if head is None and _INDENTED_SECTION.search(part) and _INI_NAMES.search(part):
             raise ValueError("a section that parsers read in several ways")
         found.append((head[1] if head else b"", part))
     return [each for each in found if each[1]]
