@@ -84,26 +84,28 @@ class Environment:
         self, report: InProcess, socket: str, directory: Path, arguments: Sequence[str]
     ) -> Observed:
         lines: list[bytes] = []
-        listener = Listener(socket, lines.append)
+        commands: list[int] = []
+        listener = Listener(socket, lines.append, lambda: next(iter(commands), None))
         stop, wake = os.pipe()
         thread = threading.Thread(target=listener.serve, args=(stop,))
         thread.start()
         try:
-            done = subprocess.run(
+            process = subprocess.Popen(
                 [self.python, *arguments],
                 cwd=directory,
                 env={"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                check=False,
             )
+            commands.append(process.pid)
+            stdout, _ = process.communicate()
         finally:
             os.close(wake)
             thread.join()
             os.close(stop)
-        run = TestRun(lines, done.stdout, exit_status=done.returncode)
-        return Observed(report.read(run), done.stdout.decode(), lines)
+        run = TestRun(lines, stdout, exit_status=process.returncode)
+        return Observed(report.read(run), stdout.decode(), lines)
 
 
 def write_files(folder: Path, files: Mapping[str, str]) -> Path:

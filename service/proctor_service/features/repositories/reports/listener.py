@@ -4,8 +4,9 @@ Runs beside the tests in the sandbox, in an interpreter that the image does not 
 standard library alone: `python3 listener.py SOCKET RECORD`. It ends with SIGTERM.
 
 A record has one line for each message: [process, role, kind, field, …]. `process` numbers the
-connections. Only the process that claims the session first and its workers, which name its token,
-are recorded; what else speaks leaves a line with the kind `refused`.
+connections. Recorded are processes that claim a session, and their workers, which name its token and
+descend from them; what else speaks leaves a line with the kind `refused`. A claimant descends from the
+command of the tests, and from no other claimant that has not ended: what tests start is no runner.
 """
 
 from __future__ import annotations
@@ -87,13 +88,23 @@ def peer_of(channel: socket.socket) -> int:
 
 
 class Listener:
-    """Accepts connections at `path` and hands each event to `record` as a line."""
+    """Accepts connections at `path` and hands each event to `record` as a line.
 
-    def __init__(self, path: str, record: Callable[[bytes], object]) -> None:
+    `command`: returns the number of the process that runs the command of the tests, None if unknown.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        record: Callable[[bytes], object],
+        command: Callable[[], int | None] = lambda: None,
+    ) -> None:
         self._record = record
-        self._token = secrets.token_hex(16).encode()
+        self._command = command
+        self._token = b""
+        self._tokens: set[bytes] = set()
         self._connections: dict[int, Connection] = {}
-        self._claimants: set[tuple[int, bytes, bytes]] = set()
+        self._has_ended: dict[tuple[int, bytes], bool] = {}
         self._total = 0
         self._total_bytes = 0
         self._selector = selectors.DefaultSelector()
@@ -168,27 +179,40 @@ class Listener:
             connection.channel.send(b"y" + self._token if is_admitted else b"n")
             self._note(connection, [b"claim" if is_admitted else b"refused", *rest[:2]])
         elif kind in KINDS and connection.role:
+            if kind == "end" and connection.role == "main":
+                self._has_ended[identity_of(connection.process_id)] = True
             self._note(connection, fields)
         elif kind not in KINDS:
             raise ValueError("a message of no kind")
 
     def _admit(self, connection: Connection, token: bytes, role: bytes) -> bool:
-        """Give the connection a role: one process at a time reports, and its workers do."""
-        identity = identity_of(connection.process_id)
-        others = [each for each in self._connections.values() if each.role == "main"]
-        if role == b"worker" and secrets.compare_digest(token, self._token):
+        """Give the connection a role: that of a process that reports, or of one of its workers."""
+        process = connection.process_id
+        mains = [each for each in self._connections.values() if each.role == "main"]
+        is_inner = any(
+            is_below(process, each[0])
+            for each, has_ended in self._has_ended.items()
+            if not has_ended and identity_of(each[0]) == each
+        )
+        if role == b"worker" and is_inner and token in self._tokens:
             connection.role = "worker"
-        elif role == b"main" and identity in self._claimants:
-            self._note(connection, [b"contested"])
-        elif role == b"main" and not others:
+        elif role == b"main" and not is_inner and self._is_of_command(process):
+            if mains:  # of two that run at once, the worse outcomes count
+                self._note(connection, [b"contested"])
+            if not self._has_ended.get(identity_of(process), True):
+                # it claims again, and the session before has no end: what it says is another program's
+                self._note(connection, [b"contested"])
+                self._note(connection, [b"doubt", b"", b"second_session"])
             connection.role = "main"
-            self._claimants.add(identity)
+            self._has_ended[identity_of(process)] = False
             self._token = secrets.token_hex(16).encode()
-        elif role == b"main" and not any(
-            is_below(connection.process_id, each.process_id) for each in others
-        ):
-            self._note(connection, [b"contested"])
+            self._tokens.add(self._token)
         return bool(connection.role)
+
+    def _is_of_command(self, process_id: int) -> bool:
+        """Return True for the command of the tests and its descendants, or if the command is unknown."""
+        command = self._command()
+        return command is None or process_id == command or is_below(process_id, command)
 
     def _note(self, connection: Connection, fields: list[bytes]) -> None:
         words = [each.decode("utf-8", "replace") for each in fields]
@@ -198,30 +222,34 @@ class Listener:
             self._record(line)
 
 
-def identity_of(process_id: int) -> tuple[int, bytes, bytes]:
-    """A process and its program: number, time of start, and address of the stack, which exec changes."""
+def identity_of(process_id: int) -> tuple[int, bytes]:
+    """A process: its number and its time of start. Another program in it is the same process."""
     try:
         with open(f"/proc/{process_id}/stat", "rb") as status:
-            fields = status.read().rpartition(b")")[2].split()
-        return process_id, fields[19], fields[25]
+            return process_id, status.read().rpartition(b")")[2].split()[19]
     except (OSError, IndexError):
-        return process_id, b"", b""
+        return process_id, b""
 
 
 def is_below(process_id: int, above: int) -> bool:
     """Return True if a process is a descendant of another."""
     for _ in range(64):
-        try:
-            with open(f"/proc/{process_id}/stat", "rb") as status:
-                # "41 (a name) S 7 …": the parent's number is the second field behind the name
-                process_id = int(status.read().rpartition(b")")[2].split()[1])
-        except (OSError, ValueError, IndexError):
-            return False
+        process_id = parent_of(process_id)
         if process_id == above:
             return True
         if process_id <= 1:
             return False
     return False
+
+
+def parent_of(process_id: int) -> int:
+    """Return the number of a process's parent, 0 if it is gone."""
+    try:
+        with open(f"/proc/{process_id}/stat", "rb") as status:
+            # "41 (a name) S 7 …": the parent's number is the second field behind the name
+            return int(status.read().rpartition(b")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def main(path: str, record_path: str) -> None:
