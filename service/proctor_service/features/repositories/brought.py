@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -51,12 +52,20 @@ async def bring(workspace: Workspace, grader: RepositoryGrader) -> Brought:
         report=report_kind(grader),
         listed=listed_tests(grader),
         brought=[*tests, *removed],
-        command=[grader.test if isinstance(grader.test, str) else shlex.join(grader.test)],
+        command=[_relative(grader.test, workspace.shell.directory)],
         protect=grader.protect or (),
         writable=grader.writable,
         reference=[] if reference is None else list(reference.files),
+        python_path=_relative(grader.env.get("PYTHONPATH", ""), workspace.shell.directory),
     )
     return Brought(tests, removed, reference, protection)
+
+
+def _relative(command: str | Sequence[str], directory: str) -> str:
+    """Return a command in which the repository's absolute path is `.`."""
+    text = command if isinstance(command, str) else shlex.join(command)
+    place = rf"(?<![\w./-]){re.escape(directory.rstrip('/'))}(?![\w.-])"
+    return re.sub(place, ".", text)
 
 
 def report_kind(grader: RepositoryGrader) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import posixpath
 import re
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from proctor_service.features.repositories import command_scripts, suite_files
@@ -33,6 +33,8 @@ _NODE_NAMES = (
     b"jest-preset*", b"vitest.config*", b"vitest.setup*", b"vitest.workspace*", b"vite.config*",
     b"babel.config*", b".babelrc*", b".swcrc", b".nycrc*", b".c8rc*", b".taprc", b"ava.config*",
     b"karma.conf*", b"node.config.json", b".node-version", b".nvmrc", b".env", b".env.test*", b".env.local",
+    b"__mocks__", b"__snapshots__", b"*.snap", b"bunfig.toml", b"jest-environment*", b".jasmine*",
+    b"playwright.config*", b"cypress.config*", b"web-test-runner.config*", b".pnp.*", b".yarn",
 )  # fmt: skip
 _OTHER_NAMES = (
     b".tool-versions", b"mise.toml", b".mise.toml", b"rust-toolchain*", b"go.work", b"go.work.sum", b".mvn",
@@ -58,6 +60,11 @@ _TEST_LIBRARIES = re.compile(
     rb"^vendor/(?:modules\.txt$|.*(?:testify|gomega|ginkgo|go-cmp|gotest\.tools|quicktest|goconvey|check\.v1)/)"
 )
 """Matches `vendor/github.com/stretchr/testify/assert/assertions.go`, which decides what a test asserts."""
+_JVM_LIBRARIES = re.compile(
+    rb"/(?:org/(?:junit|hamcrest|mockito|assertj|testng|opentest4j|spockframework)"
+    rb"|junit/(?:framework|runner|extensions)|com/google/common/truth|kotlin/test|io/kotest|spock/lang)/"
+)
+"""Matches `/org/junit/` in `src/main/java/org/junit/Assert.java`, which hides the library's class."""
 SIGNAL_FILES = (
     b"pom.xml", b"build.gradle", b"build.gradle.kts", b"settings.gradle", b"settings.gradle.kts",
     b"gradle.properties", b"Cargo.toml", b"build.rs", b"go.mod", b"CMakeLists.txt", b"composer.json",
@@ -74,6 +81,8 @@ class Protection:
     the task's own files (`files`, `test_patch`, `files_from`, `remove`). `command`: the test commands, each
     a text for a shell. `protect`: more patterns, as in a `.gitignore`. `writable`: patterns of files that
     tests rewrite, which stay protected from the submission. `reference`: paths that the reference changes.
+    `python_path`: value of PYTHONPATH for the commands. `installed`: names of modules that the image has
+    installed.
     """
 
     report: str = "pytest"
@@ -83,6 +92,8 @@ class Protection:
     protect: Sequence[str] = ()
     writable: Sequence[str] = ()
     reference: Collection[bytes] = ()
+    python_path: str = ""
+    installed: Collection[bytes] = ()
 
 
 class Rules:
@@ -97,13 +108,22 @@ class Rules:
         self.has_node = kind in NODE_KINDS | _ANY_KINDS or bool(
             programs & command_scripts.PACKAGE_RUNNERS
         )
+        self.has_cargo = kind == "cargo" or kind in _ANY_KINDS
         scripts = command_scripts.scripts_of(protection.command, self._text)
         found = suite_files.found_tests(
             protection.report, protection.listed, protection.brought, self._paths
         )
         scripts |= suite_files.files_of_settings(self._text)
+        self._brought = frozenset(protection.brought)
         self._files = {*protection.brought, *found.files, *(each.encode() for each in scripts)}
         self._searched = _SEARCHED_FOLDERS | _python_path(protection.command)
+        self._searched |= _folders_in(protection.python_path.split(":"))
+        self._searched |= _folders_in(_python_path_of_settings(self._text))
+        self._own_modules = {
+            name.partition(b".")[0]
+            for path in (*self._paths, *protection.reference)
+            for name in path.split(b"/")
+        }
         self._folders = tuple(
             folder + b"/"
             for folder in suite_files.folders_of(
@@ -145,13 +165,14 @@ class Rules:
         if self._is_in_environment(names, path):
             return "environment"
         is_new = path not in self._paths
+        is_foreign = is_new and path not in self._protection.reference
+        if is_foreign and self._is_shadowing(path, names):
+            return "shadows_the_runner"
         if self.is_protected(path):
             is_test = is_new and self._collection.has_test_name(path) and path not in self._files
             return "new_test" if is_test else "protected"
-        if not is_new or path in self._protection.reference:
+        if not is_foreign:
             return None
-        if self.has_python and self._shadows(names):
-            return "shadows_the_runner"
         if self._collection.collects(path):
             return "new_test"
         return "ignored" if self._ignored.is_ignored(path) else None
@@ -174,6 +195,31 @@ class Rules:
         if _CARGO_FILE.search(path) or self._collection.is_test_by_name(path):
             return True
         return bool(self._protection.protect) and self._protected.is_ignored(path)
+
+    def _is_shadowing(self, path: bytes, names: list[bytes]) -> bool:
+        """Return True for a new module that would be loaded in place of the runner's or a library's."""
+        if path in self._brought:
+            return False
+        if self.has_python and (self._shadows(names) or self._shadows_installed(path)):
+            return True
+        if self._protection.report not in ("junit", "script", "exit_code"):
+            return False
+        found = _JVM_LIBRARIES.search(b"/" + path)
+        return found is not None and not any(found[0] in b"/" + each for each in self._paths)
+
+    def _shadows_installed(self, path: bytes) -> bool:
+        """Return True for a new top-level module with the name of an installed one, which tests may use."""
+        for folder in self._searched:
+            if not path.startswith(folder):
+                continue
+            module = path[len(folder) :].partition(b"/")[0]
+            if module.endswith((b".py", b".so")):
+                module = module.partition(b".")[0]
+            elif module == path[len(folder) :]:
+                continue
+            if module in self._protection.installed and module not in self._own_modules:
+                return True
+        return False
 
     def _shadows(self, names: list[bytes]) -> bool:
         """Return True for a new top-level module of a runner's name, in a folder that is no package.
@@ -199,11 +245,25 @@ class Rules:
 
 def _python_path(commands: Sequence[str]) -> set[bytes]:
     """Return the folders of PYTHONPATH in commands, with a slash at their ends."""
+    values = re.findall(r"\bPYTHONPATH=[\"']?([^\s\"';&|]+)", "\n".join(commands))
+    return _folders_in(folder for value in values for folder in value.split(":"))
+
+
+def _folders_in(folders: Iterable[str]) -> set[bytes]:
     found = set()
-    for value in re.findall(r"\bPYTHONPATH=[\"']?([^\s\"';&|]+)", "\n".join(commands)):
-        for folder in value.split(":"):
-            path = posixpath.normpath(folder).removeprefix("/")
-            found.add(b"" if path == "." else path.encode("utf-8", "surrogateescape") + b"/")
+    for folder in filter(None, folders):
+        path = posixpath.normpath(folder).removeprefix("/")
+        found.add(b"" if path == "." else path.encode("utf-8", "surrogateescape") + b"/")
+    return found
+
+
+def _python_path_of_settings(read: Callable[[str], str | None]) -> list[str]:
+    """Return the folders that pytest's setting `pythonpath` names."""
+    found = []
+    for name in ("pyproject.toml", "pytest.ini", ".pytest.ini", "setup.cfg", "tox.ini"):
+        text = (read(name) or "")[: suite_files.MAX_SETTINGS_CHARACTERS]
+        for value in re.findall(r"^pythonpath[ \t]*=[ \t]*(\[[^\]]*\]|[^\n]*)", text, re.M):
+            found += re.findall(r"[\w./-]+", value)
     return found
 
 

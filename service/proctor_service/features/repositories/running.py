@@ -37,7 +37,7 @@ from proctor_service.sandbox.interface import (
 
 SOURCE = Path(listener.__file__).read_text() + Path(listening.__file__).read_text().replace(
     "from __future__ import annotations", ""
-).replace("Listener: Any = None", "")
+).replace("Listener: Any = None\nparent_of: Any = None\n", "")
 MOST_EVENTS_BYTES = 256 << 20
 SCRIPT_LIMITS = Limits(
     cpu_seconds=60, wall_seconds=60, memory_mb=1024, output_kb=65_536, processes=64, disk_mb=64
@@ -115,6 +115,13 @@ async def site_packages(sandbox: StatefulSandbox, directory: str) -> tuple[str, 
     """Return the folders with packages of the interpreters of an image."""
     operation = Operation(TREES, ("site_packages", directory))
     return tuple(json.loads(await sandbox.operate(operation)))
+
+
+async def installed_modules(sandbox: StatefulSandbox, directory: str) -> frozenset[bytes]:
+    """Return the names of the modules that the interpreters of an image have installed."""
+    folders = list(await site_packages(sandbox, directory))
+    found = await sandbox.operate(Operation(TREES, ("modules", folders)))
+    return frozenset(os.fsencode(each) for each in json.loads(found))
 
 
 def is_built(grader: RepositoryGrader, change: Change) -> bool:

@@ -121,6 +121,8 @@ class _Taking:
     def _has_own_keys(self, path: bytes) -> bool:
         if not settings_keys.has_protected_keys(path):
             return False
+        if path.endswith(b"Cargo.toml"):
+            return self._rules.has_cargo
         return self._rules.has_node if path.endswith(b".json") else self._rules.has_python
 
     def _take_keys(self, path: bytes, state: FileState | None) -> None:
