@@ -58,7 +58,7 @@ def report_of(
             }
             return InProcess(kind, socket, directory, changed, texts)
         case "node" | "jest" | "vitest" | "mocha":
-            return NodeReport(kind, posixpath.dirname(socket), directory)
+            return NodeReport(kind, socket, directory)
         case "go":
             return go_report()
         case "cargo":

@@ -7,6 +7,8 @@ A record has one line for each message: [process, role, kind, field, …]. `proc
 connections. Recorded are processes that claim a session, and their workers, which name its token and
 descend from them; what else speaks leaves a line with the kind `refused`. A claimant descends from the
 command of the tests, and from no other claimant that has not ended: what tests start is no runner.
+
+Programs without packets connect at SOCKET-lines, which is a claim, and send lines of JSON.
 """
 
 from __future__ import annotations
@@ -24,10 +26,13 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import IO
 
+LINES = "-lines"
+"""Ends the path of the socket for lines."""
 MOST_CONNECTIONS = 256
 MOST_BYTES = 256 * 1024 * 1024
 """Of all messages of a run; what comes after is not recorded."""
 PACKET_BYTES = 256 * 1024
+MOST_LINE_BYTES = 1024 * 1024
 CODE_BYTES = 16
 KINDS = frozenset(["test", "failed", "repeat", "raw", "reported", "collect", "doubt", "end"])
 PR_SET_DUMPABLE = 4
@@ -81,6 +86,27 @@ class Connection:
         return fields[1:]
 
 
+class LineConnection:
+    """One process that sends lines."""
+
+    def __init__(self, channel: socket.socket, number: int) -> None:
+        self.channel = channel
+        self.number = number
+        self.process_id = peer_of(channel)
+        self.role = ""
+        self._rest = b""
+
+    def receive(self) -> list[bytes] | None:
+        """Read lines that have ended; None at the end. Raises ValueError for one that is too long."""
+        data = self.channel.recv(PACKET_BYTES)
+        if not data:
+            return None
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > MOST_LINE_BYTES:
+            raise ValueError("a line of too many bytes")
+        return lines
+
+
 def peer_of(channel: socket.socket) -> int:
     """The process that connected."""
     credentials = channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
@@ -103,17 +129,22 @@ class Listener:
         self._command = command
         self._token = b""
         self._tokens: set[bytes] = set()
-        self._connections: dict[int, Connection] = {}
+        self._connections: dict[int, Connection | LineConnection] = {}
         self._has_ended: dict[tuple[int, bytes], bool] = {}
         self._total = 0
         self._total_bytes = 0
         self._selector = selectors.DefaultSelector()
-        self._server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._server.bind(path)
+        self._server = self._listening(path, socket.SOCK_SEQPACKET)
+        self._line_server = self._listening(path + LINES, socket.SOCK_STREAM)
+
+    def _listening(self, path: str, kind: int) -> socket.socket:
+        server = socket.socket(socket.AF_UNIX, kind)
+        server.bind(path)
         os.chmod(path, 0o666)
-        self._server.listen(64)
-        self._server.setblocking(False)
-        self._selector.register(self._server, selectors.EVENT_READ)
+        server.listen(64)
+        server.setblocking(False)
+        self._selector.register(server, selectors.EVENT_READ)
+        return server
 
     def serve(self, stop: int) -> None:
         """Take events until the descriptor `stop` becomes readable, then those that still wait."""
@@ -128,39 +159,48 @@ class Listener:
         for connection in list(self._connections.values()):
             self._close(connection)
         self._server.close()
+        self._line_server.close()
         self._selector.close()
 
     def _take(self, ready: Sequence[object]) -> None:
         for each in ready:
             if each is self._server:
-                self._accept()
+                self._accept(self._server, Connection)
+            elif each is self._line_server:
+                self._accept(self._line_server, LineConnection)
             elif isinstance(each, socket.socket) and each.fileno() in self._connections:
                 self._read(self._connections[each.fileno()])
 
-    def _accept(self) -> None:
-        channel, _ = self._server.accept()
+    def _accept(self, server: socket.socket, make: type[Connection] | type[LineConnection]) -> None:
+        channel, _ = server.accept()
         if len(self._connections) >= MOST_CONNECTIONS:
             channel.close()
             return
         self._total += 1
         try:
-            connection = Connection(channel, self._total)
+            connection = make(channel, self._total)
         except OSError:
+            channel.close()
+            return
+        if isinstance(connection, LineConnection) and not self._admit(connection, b"", b"main"):
             channel.close()
             return
         self._connections[channel.fileno()] = connection
         self._selector.register(channel, selectors.EVENT_READ)
 
-    def _close(self, connection: Connection) -> None:
+    def _close(self, connection: Connection | LineConnection) -> None:
         self._selector.unregister(connection.channel)
         del self._connections[connection.channel.fileno()]
         connection.channel.close()
 
-    def _read(self, connection: Connection) -> None:
+    def _read(self, connection: Connection | LineConnection) -> None:
         try:
             fields = connection.receive()
             if fields is None:
                 self._close(connection)
+            elif isinstance(connection, LineConnection):
+                for line in fields:
+                    self._note(connection, [b"line", line])
             else:
                 self._handle(connection, fields)
         except (OSError, ValueError, IndexError) as error:
@@ -185,7 +225,7 @@ class Listener:
         elif kind not in KINDS:
             raise ValueError("a message of no kind")
 
-    def _admit(self, connection: Connection, token: bytes, role: bytes) -> bool:
+    def _admit(self, connection: Connection | LineConnection, token: bytes, role: bytes) -> bool:
         """Give the connection a role: that of a process that reports, or of one of its workers."""
         process = connection.process_id
         mains = [each for each in self._connections.values() if each.role == "main"]
@@ -214,7 +254,7 @@ class Listener:
         command = self._command()
         return command is None or process_id == command or is_below(process_id, command)
 
-    def _note(self, connection: Connection, fields: list[bytes]) -> None:
+    def _note(self, connection: Connection | LineConnection, fields: list[bytes]) -> None:
         words = [each.decode("utf-8", "replace") for each in fields]
         line = json.dumps([connection.number, connection.role, *words]).encode() + b"\n"
         self._total_bytes += len(line)
