@@ -308,6 +308,43 @@ for each in runs: each.wait()
 """
 
 
+FORGED_CASES = """
+import unittest
+def load_tests(loader, tests, pattern):
+    import os
+    made = {"__module__": "test_u", "test_first": lambda self: None, "test_z": lambda self: None}
+    forged = type("Cases", (unittest.TestCase,), made)
+    last = type("Last", (unittest.TestCase,), {"test_a": lambda self: os._exit(0)})
+    return unittest.TestSuite([forged("test_first"), forged("test_z"), last("test_a")])
+"""
+GENERATED = """
+import unittest
+from app import check
+class Base(unittest.TestCase): pass
+for name in ("a", "b"): setattr(Base, "test_" + name, lambda self: check())
+class Mixed(Base): pass
+def load_tests(loader, tests, pattern):
+    made = type("Made", (unittest.TestCase,), {"__module__": __name__, "test_c": lambda self: check()})
+    return unittest.TestSuite([*tests, made("test_c")])
+"""
+
+
+def test_cases_of_the_submission_are_no_cases_of_a_test_file(tmp_path: Path) -> None:
+    environment = Environment(tmp_path / "environment")
+    files = {"app/__init__.py": FORGED_CASES, "test_u.py": CASES}
+    folder = write_files(tmp_path / "a", files)
+    arguments = ["-m", "unittest", "discover", "-v"]
+    found = environment.run(folder, arguments, "unittest", changed=["app/__init__.py"])
+    assert set(found.reported.outcomes.values()) == {"failed"}, found.output
+
+    files = {"app/__init__.py": "def check(): pass\n", "test_g.py": GENERATED}
+    folder = write_files(tmp_path / "b", files)
+    found = environment.run(folder, arguments, "unittest", changed=["app/__init__.py"])
+    names = {"test_g.Base.test_a", "test_g.Mixed.test_b", "test_g.Made.test_c"}
+    passed = {name for name, word in found.reported.outcomes.items() if word == "passed"}
+    assert names <= passed, found.output
+
+
 def test_runs_inside_of_tests_and_beside_each_other_lose_nothing(tmp_path: Path) -> None:
     environment = Environment(tmp_path / "environment")
     files = {"test_core.py": INNER_RUNS, "test_other.py": "def test_o(): pass\n"}

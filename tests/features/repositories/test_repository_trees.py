@@ -115,3 +115,16 @@ def test_later_commands_have_the_directory_and_variables(repositories: Repositor
         assert await repository.shell("echo $MARK") == "set\n"
 
     repositories.within(FILES, work)
+
+
+def test_files_of_earlier_runs_are_dropped(repositories: Repositories) -> None:
+    async def work(repository: OpenRepository) -> None:
+        await repository.shell(
+            "mkdir -p out/xml; touch out/a.xml out/xml/b.xml out/c.txt; ln -s c.txt out/l.xml"
+        )
+        await repository.tree.drop(["out/*.xml"])
+        sizes, _ = await repository.tree.sizes()
+        assert {b"out/c.txt", b"out/l.xml"} <= sizes.keys()
+        assert not {b"out/a.xml", b"out/xml/b.xml"} & sizes.keys()
+
+    repositories.within(FILES, work)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from repository_files import files_of
 
@@ -158,6 +160,44 @@ def test_new_modules_of_the_reference_cross() -> None:
     )
     reason = reasons(files_of(BASE), protection)
     assert reason(b"hamcrest/__init__.py") is None
+
+
+REPORTS = Protection(
+    report="junit", listed=["a"], command=["make check"], collected=["reports/*.xml", "*out/r.txt"]
+)
+
+
+def test_files_that_hold_outcomes_are_no_part_of_a_change() -> None:
+    reason = reasons(files_of(BASE), REPORTS)
+    paths = ("reports/a.xml", "reports/deep/a.xml", "sub/out/r.txt", "out/r.txt")
+    assert {reason(each.encode()) for each in paths} == {"protected"}
+    assert {reason(each) for each in (b"reports/a.xsl", b"src/reports.xml", b"out/r.md")} == {None}
+
+
+def test_modules_that_python_imports_at_its_start_do_not_cross() -> None:
+    reason = reasons(files_of(BASE), PYTEST)
+    paths = (
+        "src/sitecustomize/__init__.py",
+        "usercustomize.cpython-311.so",
+        "more/sitecustomize.py",
+    )
+    assert {reason(each.encode()) for each in paths} == {"protected"}
+
+
+GO_MOD = b"module a\n\ngo 1.22\n\nrequire b v1.0.0\n"
+REPLACES = b"replace (\n\tb => ./fake\n)\nreplace c v1.0.0 => ./c\n"
+
+
+def test_replaced_modules_of_go_and_scripts_of_composer_are_the_tasks() -> None:
+    keys = settings_keys.with_protected_keys
+    assert keys(b"go.mod", GO_MOD + REPLACES, GO_MOD) == GO_MOD
+    assert keys(b"go.mod", GO_MOD, GO_MOD + REPLACES) == GO_MOD + REPLACES
+    honest = GO_MOD.replace(b"v1.0.0", b"v1.1.0") + REPLACES
+    assert keys(b"go.mod", honest, GO_MOD + REPLACES) == honest
+    before = b'{"scripts": {"test": "phpunit"}, "require": {}}'
+    after = before.replace(b"phpunit", b"true")
+    assert json.loads(keys(b"composer.json", after, before)) == json.loads(before)
+    assert keys(b"composer.json", before.replace(b"{}", b'{"a": "1"}'), before) != before
 
 
 def test_keys_of_cargo_are_the_tasks() -> None:

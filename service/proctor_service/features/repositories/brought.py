@@ -13,6 +13,7 @@ from proctor_service.errors import InvalidTask
 from proctor_service.features.repositories.change import Change, FileState
 from proctor_service.features.repositories.changes import of_patch
 from proctor_service.features.repositories.patches import PatchFailed
+from proctor_service.features.repositories.reports import DEFAULT_JUNIT
 from proctor_service.features.repositories.taking_out import Protection
 from proctor_service.features.repositories.workspace import Workspace
 
@@ -56,9 +57,21 @@ async def bring(workspace: Workspace, grader: RepositoryGrader) -> Brought:
         protect=grader.protect or (),
         writable=grader.writable,
         reference=[] if reference is None else list(reference.files),
+        collected=[
+            each.removeprefix(f"{workspace.shell.directory}/") for each in collected_by(grader)
+        ],
         python_path=_relative(grader.env.get("PYTHONPATH", ""), workspace.shell.directory),
     )
     return Brought(tests, removed, reference, protection)
+
+
+def collected_by(grader: RepositoryGrader) -> Sequence[str]:
+    """Return the patterns of the files that hold outcomes after a run."""
+    if isinstance(grader.report, JunitReport):
+        return grader.report.junit
+    if isinstance(grader.report, ScriptReport):
+        return grader.report.collect
+    return DEFAULT_JUNIT if grader.report == "junit" else ()
 
 
 def _relative(command: str | Sequence[str], directory: str) -> str:

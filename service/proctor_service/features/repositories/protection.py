@@ -7,6 +7,7 @@ the kind of report and the programs of the command belong to.
 
 from __future__ import annotations
 
+import fnmatch
 import posixpath
 import re
 import sys
@@ -25,8 +26,9 @@ _PYTHON_PROGRAMS = frozenset(["pytest", "py.test", "tox", "nox"])
 
 _PYTHON_NAMES = (
     b"conftest.py", b"pytest.ini", b".pytest.ini", b"pytest.toml", b".pytest.toml", b"tox.ini", b"tox.toml",
-    b"sitecustomize.py", b"usercustomize.py", b"*.pth", b"*.dist-info", b"*.egg-info", b"*.egg-link",
+    b"sitecustomize*", b"usercustomize*", b"*.pth", b"*.dist-info", b"*.egg-info", b"*.egg-link",
     b".coveragerc", b".coveragerc.toml", b".python-version", b".env", b".env.test*", b".env.local",
+    b"nose.cfg", b".noserc", b"nose2.cfg", b"unittest.cfg", b".stestr.conf", b".testr.conf",
 )  # fmt: skip
 _NODE_NAMES = (
     b".npmrc", b".yarnrc", b".yarnrc.yml", b".pnpmfile.cjs", b".mocharc*", b"jest.config*", b"jest.setup*",
@@ -81,6 +83,7 @@ class Protection:
     the task's own files (`files`, `test_patch`, `files_from`, `remove`). `command`: the test commands, each
     a text for a shell. `protect`: more patterns, as in a `.gitignore`. `writable`: patterns of files that
     tests rewrite, which stay protected from the submission. `reference`: paths that the reference changes.
+    `collected`: patterns (fnmatch) of files that hold outcomes after a run.
     `python_path`: value of PYTHONPATH for the commands. `installed`: names of modules that the image has
     installed.
     """
@@ -92,6 +95,7 @@ class Protection:
     protect: Sequence[str] = ()
     writable: Sequence[str] = ()
     reference: Collection[bytes] = ()
+    collected: Sequence[str] = ()
     python_path: str = ""
     installed: Collection[bytes] = ()
 
@@ -108,7 +112,6 @@ class Rules:
         self.has_node = kind in NODE_KINDS | _ANY_KINDS or bool(
             programs & command_scripts.PACKAGE_RUNNERS
         )
-        self.has_cargo = kind == "cargo" or kind in _ANY_KINDS
         scripts = command_scripts.scripts_of(protection.command, self._text)
         found = suite_files.found_tests(
             protection.report, protection.listed, protection.brought, self._paths
@@ -144,6 +147,16 @@ class Rules:
         patterns = _PYTHON_NAMES * self.has_python + _NODE_NAMES * self.has_node + _OTHER_NAMES
         self._names = [NamePattern(each) for each in patterns]
         self._protected = rules_of(protection.protect)
+        self._collected = [
+            re.compile(fnmatch.translate(each).encode("utf-8", "surrogateescape"))
+            for each in protection.collected
+        ]
+
+    def has_keys_of(self, name: bytes) -> bool:
+        """Return True for a file of settings that runs of this kind may read."""
+        kind = self._protection.report
+        own = {b"Cargo.toml": "cargo", b"go.mod": "go", b"composer.json": "junit"}[name]
+        return kind == own or kind in _ANY_KINDS
 
     def _content(self, path: bytes) -> bytes | None:
         state = self._base.state(path) if path in self._paths else None
@@ -193,6 +206,8 @@ class Rules:
         if self._protection.report == "go" and _TEST_LIBRARIES.match(path):
             return True
         if _CARGO_FILE.search(path) or self._collection.is_test_by_name(path):
+            return True
+        if any(pattern.match(path) for pattern in self._collected):
             return True
         return bool(self._protection.protect) and self._protected.is_ignored(path)
 

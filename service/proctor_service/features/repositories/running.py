@@ -22,6 +22,7 @@ from proctor_service.features.repositories.reports.interface import (
     Reported,
     TestRun,
 )
+from proctor_service.features.repositories.reports.junit import JunitReport
 from proctor_service.features.repositories.reports.script import ScriptReport, UnreadableOutput
 from proctor_service.features.repositories.trees import SOURCE as TREES
 from proctor_service.features.repositories.trees import Tree
@@ -75,6 +76,8 @@ async def run_tests(
     await image.put(
         {name.lstrip("/").encode(): FileState("644", data) for name, data in files.items()}
     )
+    if isinstance(report, JunitReport):  # what an earlier run left tells nothing of this one
+        await workspace.tree.drop(report.collects())
     record = posixpath.join(folder, "events")
     await asyncio.to_thread(Path(record).touch, 0o600)
     listening_at = Operation(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime, time
 from itertools import pairwise
 from typing import Any
@@ -43,8 +43,16 @@ _CARGO_KEYS = (
     ("lib", "harness"),
     ("lib", "doctest"),
     ("profile", "test"),
+    ("dev-dependencies",),
+    ("patch",),
+    ("replace",),
 )
-"""Which files Cargo takes for tests, and how it builds them."""
+"""Which files Cargo takes for tests, how it builds them, and the libraries that tests use."""
+_GO_REPLACE = re.compile(rb"\s*replace\b\s*(\()?")
+"""Matches `replace a/b => ./b` and `replace (`: another module in place of a library of tests."""
+_NAMES = frozenset(
+    [b"pyproject.toml", b"setup.cfg", b"package.json", b"composer.json", b"Cargo.toml", b"go.mod"]
+)
 
 
 class Unreadable(Exception):
@@ -53,8 +61,7 @@ class Unreadable(Exception):
 
 def has_protected_keys(path: bytes) -> bool:
     """Return True for a file of which only some keys are protected."""
-    names = (b"pyproject.toml", b"setup.cfg", b"package.json", b"Cargo.toml")
-    return path.rpartition(b"/")[2] in names
+    return path.rpartition(b"/")[2] in _NAMES
 
 
 def empty(path: bytes) -> bytes:
@@ -75,7 +82,11 @@ def with_protected_keys(path: bytes, content: bytes, trusted: bytes | None) -> b
         if name == b"setup.cfg":
             return _ini(content, trusted or b"")
         if name == b"package.json":
-            return _package_json(content, trusted)
+            return _json_keys(content, trusted, PACKAGE_JSON_KEYS)
+        if name == b"composer.json":
+            return _json_keys(content, trusted, ("scripts",))
+        if name == b"go.mod":
+            return _go_mod(content, trusted or b"")
         if name == b"Cargo.toml":
             return _cargo(content, trusted)
         return _pyproject(content, trusted)
@@ -223,17 +234,41 @@ def _ini_sections(text: bytes) -> list[tuple[bytes, bytes]]:
     return [each for each in found if each[1]]
 
 
+# ---------------------------------------------------------------- go.mod
+
+
+def _go_mod(content: bytes, trusted: bytes) -> bytes:
+    rest, replaced = _parts_of_go_mod(content)
+    _, wanted = _parts_of_go_mod(trusted)
+    if replaced == wanted:
+        return content
+    return b"".join(each.rstrip(b"\r\n") + b"\n" for each in (*rest, *wanted))
+
+
+def _parts_of_go_mod(content: bytes) -> tuple[list[bytes], list[bytes]]:
+    """Return the lines without and with replacements of modules."""
+    rest: list[bytes] = []
+    replaced: list[bytes] = []
+    is_inside = False
+    for line in content.splitlines(keepends=True):
+        found = None if is_inside else _GO_REPLACE.match(line)
+        is_inside = is_inside or bool(found and found[1])
+        (replaced if is_inside or found else rest).append(line)
+        is_inside = is_inside and b")" not in line
+    return rest, replaced
+
+
 # ---------------------------------------------------------------- package.json
 
 
-def _package_json(content: bytes, trusted: bytes | None) -> bytes:
+def _json_keys(content: bytes, trusted: bytes | None, keys: Sequence[str]) -> bytes:
     new = _json_table(content)
     old = _json_table(trusted) if trusted is not None else {}
-    if {key: new[key] for key in PACKAGE_JSON_KEYS if key in new} == {
-        key: old[key] for key in PACKAGE_JSON_KEYS if key in old
+    if {key: new[key] for key in keys if key in new} == {
+        key: old[key] for key in keys if key in old
     }:
         return content
-    for key in PACKAGE_JSON_KEYS:
+    for key in keys:
         new.pop(key, None)
         if key in old:
             new[key] = old[key]

@@ -69,6 +69,11 @@ class Tree:
         states = await asyncio.to_thread(_states, path)
         return {os.fsdecode(name): state.content for name, state in states.items() if state}
 
+    async def drop(self, patterns: Collection[str]) -> None:
+        """Remove the files that `collected` would return."""
+        if patterns:
+            await self._sandbox.operate(Operation(SOURCE, ("drop", self.directory, list(patterns))))
+
     async def _exchange(self, action: str, records: Iterable[bytes], *arguments: object) -> str:
         """Run an action with these records; return the path of the file with its answer."""
         stdin, stdout = await asyncio.to_thread(_files_in, self._folder, records)

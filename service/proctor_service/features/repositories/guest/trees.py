@@ -429,19 +429,33 @@ def collect_files(directory: str, patterns: list[str], most_bytes: int) -> None:
 
     Links are left out, and so are files beyond `most_bytes` in total.
     """
-    out, root = _Out(), os.open("/", _FOLDER)
+    out = _Out()
+    for folder, name, place in _matching(directory, patterns):
+        most_bytes -= _collect(out, folder, name, place, most_bytes)
+    out.flush()
+
+
+def drop_files(directory: str, patterns: list[str]) -> None:
+    """Remove the files that `collect_files` would write. A folder is listed before its files go."""
+    for folder, name, _ in _matching(directory, patterns):
+        if stat.S_ISREG(os.lstat(name, dir_fd=folder).st_mode):
+            os.unlink(name, dir_fd=folder)
+
+
+def _matching(directory: str, patterns: list[str]) -> Iterator[tuple[int, str, str]]:
+    """Yield an open folder, the name there and the absolute path of files by pattern."""
+    root = os.open("/", _FOLDER)
     below = [os.fsencode(each) for each in patterns if not each.startswith("/")]
     for pattern in patterns:
         if pattern.startswith("/"):
             for found in sorted(glob.glob(pattern, recursive=True, include_hidden=True)):
-                most_bytes -= _collect(out, root, found, found, most_bytes)
+                yield root, found, found
     top = os.open(directory, _FOLDER)
     for folder, way, name, status in _walk(top, b"", [0]) if below else ():
         is_wanted = any(fnmatch.fnmatchcase(way + name, pattern) for pattern in below)
         if status is not None and is_wanted:
             place = os.path.join(directory, os.fsdecode(way + name))
-            most_bytes -= _collect(out, folder, os.fsdecode(name), place, most_bytes)
-    out.flush()
+            yield folder, os.fsdecode(name), place
 
 
 def _collect(out: _Out, folder: int, name: str, place: str, most_bytes: int) -> int:
@@ -523,6 +537,7 @@ _ACTIONS: dict[str, Callable[..., None]] = {
     "put": put_files,
     "remove": remove_paths,
     "collect": collect_files,
+    "drop": drop_files,
     "facts": print_facts,
     "site_packages": print_site_packages,
     "modules": print_modules,

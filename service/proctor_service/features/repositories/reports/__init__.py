@@ -22,7 +22,7 @@ from proctor_service.features.repositories.reports.text import (
     sympy_report,
 )
 
-__all__ = ["doctest_paths", "report_of"]
+__all__ = ["DEFAULT_JUNIT", "doctest_paths", "report_of"]
 
 DEFAULT_JUNIT = (
     "*target/surefire-reports/*.xml",

@@ -188,9 +188,14 @@ class PytestSession:
         if helper is not None and self._is_foreign(helper):
             return "helper_replaced " + str(helper.__name__)
         definition = definitions.of(path, rest.partition("[")[0])
-        if definition is not None and self._frameworks.is_replaced(function, definition):
-            return "test_replaced"
-        return None
+        if (
+            definition is None
+        ):  # a test that the file did not define: a generated one, or a forged one
+            is_forged = not self._frameworks.is_changed(path) and self._frameworks.is_of_submission(
+                function
+            )
+            return "test_replaced" if is_forged else None
+        return "test_replaced" if self._frameworks.is_replaced(function, definition) else None
 
     def _is_foreign(self, function: Any) -> bool:
         wrote = self._frameworks.definitions.wrote(getattr(function, "__code__", None))

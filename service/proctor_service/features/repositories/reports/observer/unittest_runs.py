@@ -159,8 +159,10 @@ class UnittestRuns:
         if changed:
             return "framework_changed " + changed
         path = getattr(sys.modules.get(module), "__file__", None)
-        if path is None or function is None:
+        if function is None:
             return ""
+        if path is None:  # a class that says that it is of a module which is not there
+            return "test_replaced" if frameworks.is_of_submission(function) else ""
         path = os.path.realpath(path)
         definitions = frameworks.definitions
         if definitions.is_replaced_in(path):
@@ -170,9 +172,10 @@ class UnittestRuns:
             return "helper_replaced " + str(helper.__name__)
         name = "::".join(type(case).__qualname__.split(".")) + "::" + method
         definition = definitions.of(path, name)
-        if definition is not None and frameworks.is_replaced(function, definition):
-            return "test_replaced"
-        return ""
+        if definition is None:
+            is_forged = not frameworks.is_changed(path) and frameworks.is_of_submission(function)
+            return "test_replaced" if is_forged else ""
+        return "test_replaced" if frameworks.is_replaced(function, definition) else ""
 
 
 def noting(original: Callable[..., Any], reported: List[str], outcome: str) -> Callable[..., Any]:
