@@ -12,17 +12,22 @@ from proctor_service.features.repositories.names import folded
 from proctor_service.features.repositories.taking_out import Protection, reasons
 
 BASE = {
-    "Makefile": "include build/common.mk $(TOP)/more.mk\nPY ?= python\n\nall: lint\n\ttrue\n"
+    "Makefile": "include build/common.mk $(TOP)/more.mk\n"
+    "-include $(wildcard *.local.mk) extra/*.mak\n"
+    "PY ?= python\n\nall: lint\n\ttrue\n"
     "test: ready\n\t@cd . && bash ci/run.sh\nready:\n\t-$(PY) ci/ready.py\nlint:\n\tsh ci/lint.sh\n",
     "build/common.mk": "-include local.mk\n",
     "more.mk": "",
     "sub/Makefile": "test: ; ./inner.sh\n",
     "sub/inner.sh": "",
     "ci/run.sh": '[ -f ci/local.sh ] && . ci/local.sh\n. "$HERE/ci/env.sh"\n. "$(dirname "$0")/ci/two.sh"\n'
-    "npx grunt test\n",
+    "npx grunt test\nfor each in env.d/*.sh; do . $each; done\n",
     "ci/env.sh": "",
     "ci/two.sh": "",
-    "ci/ready.py": "",
+    "ci/ready.py": "import ready_config, os\nfrom ready_more import x\n",
+    "ci/ready_config.py": "import ready_inner\n",
+    "ci/ready_inner.py": "",
+    "ci/ready_more.py": "",
     "ci/lint.sh": "",
     "ci/other.sh": "",
     "Gruntfile.js": "",
@@ -33,7 +38,12 @@ BASE = {
     "config/base.js": 'require("./inner.js"); require("../package.json")\n',
     "config/inner.js": "",
     "config/unused.js": "",
-    "babel.config.js": 'module.exports = {plugins: ["./scripts/plugin.js"]}\n',
+    "babel.config.js": "module.exports = "
+    '{plugins: ["./scripts/plugin.js", "./index.js", "./src/plugin.ts"]}\n'
+    'require("./babel-own.js"); require("./packages/a/index.js")\n',
+    "babel-own.js": "",
+    "index.js": "",
+    "packages/a/index.js": "",
     "vite.config.ts": 'import own from "./src/plugin"\n',
     "scripts/compile.js": "",
     "scripts/setup.js": "",
@@ -57,9 +67,11 @@ PYTEST = Protection(
     listed=["unit_tests/test_a.py::test_x"],
     command=[
         "cd . && make test && make -C sub test; tox -e py; python -m runner\n"
-        "PYTHONPATH=more pytest unit_tests"
+        "export PATH=./tools/bin:$PATH; PYTHONPATH=more pytest unit_tests"
     ],
     python_path="first:./second",
+    path="./bin:/usr/bin",
+    reference=[b"ci/ready_more.py"],
     installed=[b"hamcrest", b"app", b"slug"],
 )
 OF_PYTEST = {
@@ -76,6 +88,14 @@ OF_PYTEST = {
     "ci/env.sh": "protected",
     "ci/two.sh": "protected",
     "ci/ready.py": "protected",
+    "ci/ready_config.py": "protected",
+    "ci/ready_inner.py": "protected",
+    "ci/subprocess.py": "shadows_the_runner",
+    "env.d/a.sh": "protected",
+    "x.local.mk": "protected",
+    "extra/a.mak": "protected",
+    "bin/python": "shadows_the_runner",
+    "tools/bin/bash": "shadows_the_runner",
     "ci/tox.py": "protected",
     "Gruntfile.js": "protected",
     "runner.py": "protected",
@@ -91,6 +111,11 @@ OF_PYTEST = {
     "more/hamcrest.py": "shadows_the_runner",
     # honest changes beside them
     "ci/lint.sh": None,
+    "ci/ready_more.py": None,  # the reference changes it: it is no mere part of the tests' programs
+    "ci/helper.py": None,
+    "bin/slug": None,
+    "env.d/a.txt": None,
+    "extra/python": None,
     "ci/other.sh": None,
     "ci/new.sh": None,
     "build/other.mk": None,
@@ -119,11 +144,14 @@ OF_JEST = {
     "scripts/compile.js": "protected",
     "scripts/setup.js": "protected",
     "scripts/plugin.js": "protected",
+    "babel-own.js": "protected",
     "__mocks__/chai.js": "protected",
     "src/__snapshots__/a.test.js.snap": "protected",
     "bunfig.toml": "protected",
     ".yarn/releases/yarn.cjs": "protected",
     ".pnp.cjs": "protected",
+    "index.js": None,
+    "packages/a/index.js": None,
     "config/unused.js": None,
     "config/new.js": None,
     "scripts/release.js": None,

@@ -61,6 +61,7 @@ async def bring(workspace: Workspace, grader: RepositoryGrader) -> Brought:
             each.removeprefix(f"{workspace.shell.directory}/") for each in collected_by(grader)
         ],
         python_path=_relative(grader.env.get("PYTHONPATH", ""), workspace.shell.directory),
+        path=_relative(grader.env.get("PATH", ""), workspace.shell.directory),
     )
     return Brought(tests, removed, reference, protection)
 

@@ -2,7 +2,8 @@
 
 A file is one if it stands in the place of a program, is the script of a shell or an interpreter, or is what
 `make`, `npm` and others read to know what to run. Operands are none: honest changes edit what tests test.
-Names that a command would read count without a file, too: a new `GNUmakefile` replaces a `Makefile`.
+Names that a command would read count without a file, too: a new `GNUmakefile` replaces a `Makefile`. Paths
+may be patterns: `for each in ci/*.sh; do . $each; done`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import json
 import posixpath
 import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from proctor_service.features.repositories import makefiles
@@ -70,6 +71,8 @@ _ENDS = frozenset([";", "&&", "||", "|", "&", "\n", ";;", "|&"])
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _VARIABLE = re.compile(r"^\$(?:\w+|\{[^}]*\}|\(.*\))/")
 """Matches `$HERE/`, `${TOP}/` and `$(dirname "$0")/`, which stand for the folder at hand."""
+_IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+(\w[\w.]*)[ \t]+import|import[ \t]+([\w., \t]+))", re.M)
+"""Matches `from config import X` and `import config, json`."""
 _SETTINGS_OPTIONS = frozenset(
     ["-c", "--config", "--config-file", "--rcfile", "--rc", "-r", "--require", "--import", "--loader",
      "--bootstrap", "--configuration", "--setup", "--setupFiles", "--opts", "--env-file", "--init-script",
@@ -116,7 +119,14 @@ def _collect(
     if depth == 0 or (folder, command) in seen:
         return
     seen.add((folder, command))
-    for words in simple_commands(command):
+    loops: dict[str, Sequence[str]] = {}
+    for simple in simple_commands(command):
+        if simple[0] == "for" and simple[2:3] == ["in"]:
+            loops[simple[1]] = simple[3:]
+            continue
+        words = [each for word in simple for each in _values(word, loops)]
+        if not words:
+            continue
         if words[0] == "cd" and len(words) > 1:
             folder = _below(folder, words[1])
             continue
@@ -132,6 +142,31 @@ def _collect(
                     found |= dict.fromkeys(_included(path, text, read, MAX_DEPTH))
             for inner in _inner_commands(words, at, folder, read):
                 _collect(inner, folder, read, found, seen, depth - 1)
+
+
+def _values(word: str, loops: Mapping[str, Sequence[str]]) -> Sequence[str]:
+    """Return the words of the loop whose variable this word is, else the word."""
+    return loops.get(word.strip("${}"), [word]) if word.startswith("$") else [word]
+
+
+def imported_by(scripts: Collection[str], read: Read) -> frozenset[str]:
+    """Return the files beside scripts that these import; none for a script at the root, or in a package."""
+    found: set[str] = set()
+    waiting = [each for each in scripts if each.endswith(".py")]
+    while waiting:
+        script = waiting.pop()
+        folder = posixpath.dirname(script)
+        is_source = folder in ("", "src", "lib") or read(f"{folder}/__init__.py") is not None
+        text = None if is_source else read(script)
+        for first, second in _IMPORT.findall((text or "")[:MAX_SCRIPT_BYTES]):
+            for module in re.split(r"\s*,\s*", first or second):
+                path = (
+                    f"{folder}/{module.split()[0].partition('.')[0]}.py" if module.strip() else ""
+                )
+                if path and path not in found and read(path) is not None:
+                    found.add(path)
+                    waiting.append(path)
+    return frozenset(found)
 
 
 def simple_commands(command: str) -> Iterator[list[str]]:

@@ -14,6 +14,8 @@ MAX_CHARACTERS = 256 * 1024
 MOST_COMMANDS = 2000
 _INCLUDE = re.compile(r"^[ ]*[-s]?include[ \t]+([^#\n]+)", re.M)
 """Matches `-include build/common.mk`."""
+_WILDCARD = re.compile(r"\$[({]wildcard[ \t]+([^(){}]*)[)}]")
+"""Matches `$(wildcard *.local.mk)`."""
 _VARIABLE = re.compile(r"^[ ]*(?:export[ ]+)?([A-Za-z_]\w*)[ \t]*[:?+]{0,3}=[ \t]*([^#\n]*)", re.M)
 """Matches `PYTHON ?= python3`."""
 _RULE = re.compile(r"^([^\s#:=][^:=#]*)::?(?!=)([^=#;]*)(?:;(.*))?$")
@@ -23,11 +25,11 @@ _USE = re.compile(r"\$(?:\((\w+)\)|\{(\w+)\})")
 
 
 def included(text: str) -> Iterator[str]:
-    """Yield the names of the files that a Makefile includes; `$(TOP)/a.mk` is `a.mk` without a value."""
+    """Yield names and patterns of included files; `$(TOP)/a.mk` is `a.mk` without a value."""
     text = text[:MAX_CHARACTERS].replace("\\\n", " ")
     values = _values(text)
     for found in _INCLUDE.finditer(text):
-        for word in _expanded(found[1], values).split():
+        for word in _WILDCARD.sub(r"\1", _expanded(found[1], values)).split():
             yield re.sub(r"^(?:\$\([^)]*\)|\$\{[^}]*\})/?", "", word)
 
 

@@ -62,6 +62,11 @@ _TEST_LIBRARIES = re.compile(
     rb"^vendor/(?:modules\.txt$|.*(?:testify|gomega|ginkgo|go-cmp|gotest\.tools|quicktest|goconvey|check\.v1)/)"
 )
 """Matches `vendor/github.com/stretchr/testify/assert/assertions.go`, which decides what a test asserts."""
+_PROGRAM_OF_A_RUN = re.compile(
+    rb"(?:python|pypy|ruby|perl|php|node|lua)[\d.]*|(?:ba|da|z|k)?sh|env|pytest|py\.test|tox|nox|coverage|npm|npx"
+    rb"|yarn|pnpm|bun|deno|jest|mocha|vitest|make|go|cargo|rustc|javac?|mvn|gradle|git|timeout|phpunit|rspec|ctest"
+)
+"""Matches `python3` and `bash`: a new one in a folder of PATH would run in place of the image's."""
 _JVM_LIBRARIES = re.compile(
     rb"/(?:org/(?:junit|hamcrest|mockito|assertj|testng|opentest4j|spockframework)"
     rb"|junit/(?:framework|runner|extensions)|com/google/common/truth|kotlin/test|io/kotest|spock/lang)/"
@@ -84,8 +89,8 @@ class Protection:
     a text for a shell. `protect`: more patterns, as in a `.gitignore`. `writable`: patterns of files that
     tests rewrite, which stay protected from the submission. `reference`: paths that the reference changes.
     `collected`: patterns (fnmatch) of files that hold outcomes after a run.
-    `python_path`: value of PYTHONPATH for the commands. `installed`: names of modules that the image has
-    installed.
+    `python_path`, `path`: values of PYTHONPATH and PATH for the commands. `installed`: names of modules that
+    the image has installed.
     """
 
     report: str = "pytest"
@@ -97,6 +102,7 @@ class Protection:
     reference: Collection[bytes] = ()
     collected: Sequence[str] = ()
     python_path: str = ""
+    path: str = ""
     installed: Collection[bytes] = ()
 
 
@@ -116,11 +122,26 @@ class Rules:
         found = suite_files.found_tests(
             protection.report, protection.listed, protection.brought, self._paths
         )
-        scripts |= suite_files.files_of_settings(self._text)
+        imported = command_scripts.imported_by(scripts, self._text)
+        loaded = suite_files.files_of_settings(self._text)
+        reference = {each.decode("utf-8", "surrogateescape") for each in protection.reference}
+        script_folders = {
+            posixpath.dirname(each).encode() for each in scripts if each.endswith(".py")
+        }
+        scripts |= (imported | loaded) - reference
         self._brought = frozenset(protection.brought)
         self._files = {*protection.brought, *found.files, *(each.encode() for each in scripts)}
+        self._patterns_of_files = [
+            re.compile(fnmatch.translate(each).encode("utf-8", "surrogateescape"))
+            for each in (
+                *protection.collected,
+                *(each for each in scripts if set(each) & set("*?[")),
+            )
+        ]
+        self._path_folders = _path_folders(protection.command, protection.path)
         self._searched = _SEARCHED_FOLDERS | _python_path(protection.command)
         self._searched |= _folders_in(protection.python_path.split(":"))
+        self._searched |= {each + b"/" for each in script_folders if each}
         self._searched |= _folders_in(_python_path_of_settings(self._text))
         self._own_modules = {
             name.partition(b".")[0]
@@ -147,10 +168,6 @@ class Rules:
         patterns = _PYTHON_NAMES * self.has_python + _NODE_NAMES * self.has_node + _OTHER_NAMES
         self._names = [NamePattern(each) for each in patterns]
         self._protected = rules_of(protection.protect)
-        self._collected = [
-            re.compile(fnmatch.translate(each).encode("utf-8", "surrogateescape"))
-            for each in protection.collected
-        ]
 
     def has_keys_of(self, name: bytes) -> bool:
         """Return True for a file of settings that runs of this kind may read."""
@@ -207,7 +224,7 @@ class Rules:
             return True
         if _CARGO_FILE.search(path) or self._collection.is_test_by_name(path):
             return True
-        if any(pattern.match(path) for pattern in self._collected):
+        if any(pattern.match(path) for pattern in self._patterns_of_files):
             return True
         return bool(self._protection.protect) and self._protected.is_ignored(path)
 
@@ -215,6 +232,9 @@ class Rules:
         """Return True for a new module that would be loaded in place of the runner's or a library's."""
         if path in self._brought:
             return False
+        folder, _, name = path.rpartition(b"/")
+        if folder in self._path_folders and _PROGRAM_OF_A_RUN.fullmatch(name):
+            return True
         if self.has_python and (self._shadows(names) or self._shadows_installed(path)):
             return True
         if self._protection.report not in ("junit", "script", "exit_code"):
@@ -262,6 +282,13 @@ def _python_path(commands: Sequence[str]) -> set[bytes]:
     """Return the folders of PYTHONPATH in commands, with a slash at their ends."""
     values = re.findall(r"\bPYTHONPATH=[\"']?([^\s\"';&|]+)", "\n".join(commands))
     return _folders_in(folder for value in values for folder in value.split(":"))
+
+
+def _path_folders(commands: Sequence[str], path: str) -> set[bytes]:
+    """Return the folders of PATH that may be the repository's, without a slash at their ends."""
+    values = [path, *re.findall(r"\bPATH=[\"']?([^\s\"';&|]+)", "\n".join(commands))]
+    folders = (folder for value in values for folder in value.split(":"))
+    return {each.rstrip(b"/") for each in _folders_in(folders)}
 
 
 def _folders_in(folders: Iterable[str]) -> set[bytes]:

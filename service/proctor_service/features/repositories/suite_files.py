@@ -17,7 +17,21 @@ FOLDER_NAMES = frozenset([b"tests", b"test", b"testing", b"__tests__", b"spec", 
 _MAYBE_SOURCE = frozenset([b"test", b"testing", b"spec", b"specs"])
 """Names that folders of source have, too, such as `django/test`."""
 _WORDS_IN_FOLDER_NAMES = frozenset(
-    [b"test", b"tests", b"testsuite", b"unittest", b"unittests", b"spec", b"specs", b"e2e"]
+    [
+        b"test",
+        b"tests",
+        b"testsuite",
+        b"unittest",
+        b"unittests",
+        b"spec",
+        b"specs",
+        b"e2e",
+        b"checks",
+        b"check",
+        b"qa",
+        b"regression",
+        b"regressions",
+    ]
 )
 """Words of other folders of tests, such as `unit_tests`; they count where no name above is on the way."""
 _PYTEST_NAMES = (b"test_*.py", b"*_test.py")
@@ -202,10 +216,14 @@ _MOCHA_SETTINGS = (".mocharc.js", ".mocharc.cjs", ".mocharc.json", ".mocharc.yml
 _VALUE = r"""["']?\s*:\s*(\[[^\]]{0,2000}\]|["'][^"'\n]{1,300}["']|\{[^{}]{0,2000}\})"""
 _NODE_KEY = re.compile(
     r"\b(?:setupFiles(?:AfterEnv)?|setupTestFrameworkScriptFile|globalSetup|globalTeardown|testEnvironment|"
-    r"reporters|testRunner|testSequencer|testResultsProcessor|snapshotSerializers|transform|resolver|runner|"
-    rf"preset|presets|plugins|extends|dependencyExtractor|snapshotResolver|filter){_VALUE}"
+    rf"reporters|testRunner|testSequencer|testResultsProcessor|snapshotSerializers){_VALUE}"
 )
 """Matches `setupFilesAfterEnv: ["<rootDir>/config/jest/setup.js"]`."""
+_NODE_TOOL_KEY = re.compile(
+    r"\b(?:transform|resolver|runner|preset|presets|plugins|extends|dependencyExtractor|snapshotResolver|"
+    rf"filter){_VALUE}"
+)
+"""Matches `transform: {"^.+$": "<rootDir>/scripts/compile.js"}`."""
 _MOCHA_KEY = re.compile(
     rf"\b(?:require|file|reporter|ui)(?:{_VALUE}|:((?:\s{{0,40}}-?\s{{0,40}}[^\s:\[\"']{{1,200}}(?=\n|\Z)){{1,20}}))"
 )
@@ -216,8 +234,14 @@ _LOADED = re.compile(
     r"""(?:\brequire\(|\bimport\(|\bfrom|\bimport)\s*["'](\.{1,2}/[^"'\n]{1,300})["']"""
 )
 """Matches `require("./config/jest.base")` and `import base from "../jest.base.js"`."""
-_SOURCE_FOLDERS = frozenset(["src", "lib", "source", "app", "dist"])
-"""Folders whose files are no settings, though settings may load them: `vite.config.js` of a plugin does."""
+_SOURCE_FOLDERS = frozenset(
+    ["src", "lib", "source", "app", "dist", "packages", "plugin", "plugins", "presets"]
+)
+"""Folders whose files are no settings, though settings may load them: a plugin's load its own source."""
+_WORD_OF_SETTINGS = re.compile(
+    r"jest|vite|babel|mocha|karma|config|setup|test|preset|transform|environment|reporter"
+)
+"""Words of files of settings at the repository's root, where sources such as `index.js` may lie, too."""
 
 
 def files_of_settings(read: Read) -> frozenset[str]:
@@ -230,14 +254,31 @@ def files_of_settings(read: Read) -> frozenset[str]:
         texts.append((_MOCHA_KEY, json.dumps(package.get("mocha"))))
     except (ValueError, RecursionError, AttributeError):
         pass
-    found = set()
+    found: set[str] = set()
     for pattern, text in texts:
-        for match in pattern.finditer((text or "")[:MAX_SETTINGS_CHARACTERS]):
-            for word in re.findall(r"[\w@<>./-]+", " ".join(filter(None, match.groups()))):
-                found |= _existing(word, read)
+        found |= _named_by(pattern, text, read)
+        if pattern is _NODE_KEY:
+            tools = _named_by(_NODE_TOOL_KEY, text, read)
+            found |= {each for each in tools if not _may_be_source(each)}
     for name in (*_NODE_SETTINGS, *_MOCHA_SETTINGS, *tuple(found)):
         found |= _loaded_by(name, read, 3)
     return frozenset(found)
+
+
+def _named_by(key: re.Pattern[str], text: str | None, read: Read) -> set[str]:
+    """Return the files that the values of keys name."""
+    found = set()
+    for match in key.finditer((text or "")[:MAX_SETTINGS_CHARACTERS]):
+        for word in re.findall(r"[\w@<>./-]+", " ".join(filter(None, match.groups()))):
+            found |= _existing(word, read)
+    return found
+
+
+def _may_be_source(path: str) -> bool:
+    *folders, name = path.split("/")
+    if not folders:
+        return _WORD_OF_SETTINGS.search(name) is None
+    return not _SOURCE_FOLDERS.isdisjoint(folders)
 
 
 def _loaded_by(name: str, read: Read, depth: int) -> set[str]:
@@ -245,9 +286,9 @@ def _loaded_by(name: str, read: Read, depth: int) -> set[str]:
     found: set[str] = set()
     for match in _LOADED.finditer((read(name) or "")[:MAX_SETTINGS_CHARACTERS]):
         path = posixpath.normpath(posixpath.join(posixpath.dirname(name), match[1]))
-        is_source = not _SOURCE_FOLDERS.isdisjoint(path.split("/")[:-1])
-        if not is_source and posixpath.basename(path) not in command_scripts.PARTLY_PROTECTED:
-            for each in _existing(path, read) - found:
+        if posixpath.basename(path) not in command_scripts.PARTLY_PROTECTED:
+            existing = {each for each in _existing(path, read) if not _may_be_source(each)}
+            for each in existing - found:
                 found |= {each}
                 found |= _loaded_by(each, read, depth - 1) if depth > 1 else set()
     return found
