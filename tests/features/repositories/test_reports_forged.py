@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,6 +12,10 @@ from queue import SimpleQueue
 
 import pytest
 from observed_runs import Environment, write_files
+
+from proctor_service.features.repositories.reports.in_process import Events
+from proctor_service.features.repositories.reports.listener import RESTART, RESTARTED, Listener
+from proctor_service.features.repositories.reports.observer.channel import Channel
 
 pytestmark = pytest.mark.slow
 
@@ -361,3 +368,28 @@ def test_runs_inside_of_tests_and_beside_each_other_lose_nothing(tmp_path: Path)
     assert own <= passed("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_core.py")
     assert of_cases <= passed("-m", "unittest", "test_u", kind="unittest")
     assert own | {"test_other.py::test_o"} <= passed("two.py")
+
+
+def test_what_a_build_says_does_not_count(tmp_path: Path) -> None:
+    path, lines = str(tmp_path / "events"), list[bytes]()
+    listener = Listener(path, lines.append)
+    stop, wake = os.pipe()
+    thread = threading.Thread(target=listener.serve, args=(stop,))
+    thread.start()
+    before = Channel(path, "3.11")
+    before.senders.add(sys._getframe().f_code)
+    assert before.claim("main", "pytest")
+    assert before.send("collect", "test_a.py", "failed")
+    os.write(wake, RESTART)
+    while not Path(path + RESTARTED).exists():
+        os.sched_yield()
+    after = Channel(path, "3.11")
+    after.senders.add(sys._getframe().f_code)
+    assert after.claim("main", "pytest")
+    assert after.send("collect", "test_b.py", "failed")
+    os.close(wake)
+    thread.join()
+    os.close(stop)
+    reported = Events.of(lines).reported("pytest")
+    assert reported.outcomes == {"test_b.py": "error"}
+    assert reported.signals == ()

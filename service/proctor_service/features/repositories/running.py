@@ -88,7 +88,10 @@ async def run_tests(
     shell = workspace.shell
     variables = {**shell.variables, **report.variables(shell.all_variables)}
     shell = replace(shell, variables=variables)
-    ended = await sandbox.exec(shell.command(grader.test, grader.build if builds else None))
+    command = shell.command(
+        grader.test, grader.build if builds else None, _restart(process, socket)
+    )
+    ended = await sandbox.exec(command)
     await sandbox.operate(Operation(SOURCE, ("end", process)))
     events = (await asyncio.to_thread(_lines, record))[1:]
     collected = await workspace.tree.collected(report.collects())
@@ -108,6 +111,15 @@ async def _read_by_script(report: ScriptReport, run: TestRun, backend: Sandboxes
         return await asyncio.to_thread(report.outcomes_of, ended.stdout)
     except UnreadableOutput:
         return report.read(run)
+
+
+def _restart(process: int, socket: str) -> str:
+    """Return lines for a shell that let nothing count which the listener has taken so far."""
+    waiting = f"until [ -e {socket}{listener.RESTARTED} ] || [ $proctor_tries -ge 200 ]; do"
+    return (
+        f"command kill -USR1 {process} 2>/dev/null; proctor_tries=0\n{waiting} "
+        "proctor_tries=$((proctor_tries + 1)); sleep 0.05; done; unset proctor_tries"
+    )
 
 
 def _lines(path: str) -> list[bytes]:

@@ -37,7 +37,8 @@ def main(action: str, value: Any) -> None:
 def _serve(path: str, stop: int, wake: int, readiness: int, session: int) -> None:
     os.setsid()
     os.set_blocking(wake, False)
-    signal.signal(signal.SIGTERM, lambda *_: None)
+    for each in (signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(each, lambda *_: None)
     signal.set_wakeup_fd(wake)
     os.write(1, b"%d\n" % os.getpid())
     listener = Listener(path, _record, _Command(session))

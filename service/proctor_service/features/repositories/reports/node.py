@@ -57,8 +57,7 @@ class NodeReport(Report):
         """Read tests by path (`Ring > push > drops`); also with spaces, with the file, and by file."""
         outcomes: dict[str, Outcome] = {}
         others: dict[str, Outcome] = {}
-        signals: set[str] = set()
-        lines = list(_recorded(run.events, signals))
+        lines, signals = _recorded(run.events)
         for file, names, outcome in _lines(lines):
             file = posixpath.relpath(file, self.directory) if file else ""
             if names:
@@ -72,17 +71,22 @@ class NodeReport(Report):
         return Reported(outcomes, self.kind, tuple(signals), is_complete=bool(outcomes))
 
 
-def _recorded(events: Iterable[bytes], signals: set[str]) -> Iterator[str]:
-    """Yield the lines that the listener took; add the signal of another program that wanted to report."""
+def _recorded(events: Iterable[bytes]) -> tuple[list[str], set[str]]:
+    """Return the lines that the listener took, and signals of another program that wanted to report."""
+    lines: list[str] = []
+    signals: set[str] = set()
     for event in events:
         try:
             _, role, kind, *fields = json.loads(event)
         except (ValueError, TypeError):
             continue
-        if kind in ("contested", "refused"):
+        if kind == "restart":
+            lines, signals = [], set()
+        elif kind in ("contested", "refused"):
             signals.add("second_runner")
         elif (role, kind) == ("main", "line") and fields:
-            yield fields[0]
+            lines.append(fields[0])
+    return lines, signals
 
 
 def _lines(lines: Sequence[str]) -> Iterator[tuple[str, list[str], Outcome]]:
