@@ -39,7 +39,7 @@ from proctor_service.sandbox.interface import (
 SOURCE = Path(listener.__file__).read_text() + Path(listening.__file__).read_text().replace(
     "from __future__ import annotations", ""
 ).replace("Listener: Any = None\nparent_of: Any = None\n", "")
-MOST_EVENTS_BYTES = 256 << 20
+MOST_EVENTS_BYTES = listener.MOST_BYTES + (1 << 20)
 SCRIPT_LIMITS = Limits(
     cpu_seconds=60, wall_seconds=60, memory_mb=1024, output_kb=65_536, processes=64, disk_mb=64
 )
@@ -123,7 +123,8 @@ def _restart(process: int, socket: str) -> str:
 
 
 def _lines(path: str) -> list[bytes]:
-    return Path(path).read_bytes().splitlines()
+    with Path(path).open("rb") as file:
+        return [line.rstrip(b"\n") for line in file]
 
 
 async def site_packages(sandbox: StatefulSandbox, directory: str) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ RESTART = bytes([signal.SIGUSR1])
 RESTARTED = "-restarted"
 """Ends the path of a file that is there after a restart."""
 MOST_CONNECTIONS = 256
-MOST_BYTES = 256 * 1024 * 1024
+MOST_BYTES = 64 * 1024 * 1024
 """Of all messages of a run; what comes after is not recorded."""
 PACKET_BYTES = 256 * 1024
 MOST_LINE_BYTES = 1024 * 1024
