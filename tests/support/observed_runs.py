@@ -83,27 +83,42 @@ class Environment:
     def _observed(
         self, report: InProcess, socket: str, directory: Path, arguments: Sequence[str]
     ) -> Observed:
-        lines: list[bytes] = []
-        listener = Listener(socket, lines.append)
-        stop, wake = os.pipe()
-        thread = threading.Thread(target=listener.serve, args=(stop,))
-        thread.start()
-        try:
-            done = subprocess.run(
-                [self.python, *arguments],
-                cwd=directory,
-                env={"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                check=False,
-            )
-        finally:
-            os.close(wake)
-            thread.join()
-            os.close(stop)
-        run = TestRun(lines, done.stdout, exit_status=done.returncode)
-        return Observed(report.read(run), done.stdout.decode(), lines)
+        lines, output, status = listened_run(
+            socket,
+            [str(self.python), *arguments],
+            directory,
+            {"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"},
+        )
+        run = TestRun(lines, output, exit_status=status)
+        return Observed(report.read(run), output.decode(), lines)
+
+
+def listened_run(
+    socket: str, command: Sequence[str], directory: Path, variables: Mapping[str, str]
+) -> tuple[Sequence[bytes], bytes, int]:
+    """Run a command with a listener beside it; return the listener's lines, the output and the status."""
+    lines: list[bytes] = []
+    processes: list[int] = []
+    listener = Listener(socket, lines.append, lambda: next(iter(processes), None))
+    stop, wake = os.pipe()
+    thread = threading.Thread(target=listener.serve, args=(stop,))
+    thread.start()
+    try:
+        process = subprocess.Popen(
+            command,
+            cwd=directory,
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        processes.append(process.pid)
+        output, _ = process.communicate()
+    finally:
+        os.close(wake)
+        thread.join()
+        os.close(stop)
+    return lines, output, process.returncode
 
 
 def write_files(folder: Path, files: Mapping[str, str]) -> Path:

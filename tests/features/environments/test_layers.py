@@ -274,6 +274,22 @@ def test_requests_name_no_derived_layer(tmp_path: Path) -> None:
         assert (name in known) == is_known, name[:100]
 
 
+def test_a_pattern_names_no_other_registry_and_no_file_of_the_machine(tmp_path: Path) -> None:
+    known = KnownEnvironments({}, tmp_path, ("*.example.org/*", "ghcr.io/me-*", "oci:/images/*"))
+    for name, is_known in (
+        ("eu.example.org/a/b:1", True),
+        ("ghcr.io/me-1/deep/b:1", True),
+        ("oci:/images/a:1", True),
+        ("10.0.0.1:80/a.example.org/b:1", False),
+        ("oci:/a.example.org/b", False),
+        ("docker-archive:/images/a", False),
+    ):
+        assert (name in known) == is_known, name
+    everything = KnownEnvironments({}, tmp_path, ("*",))
+    assert "10.0.0.1:80/a/b:1" in everything
+    assert "oci:/etc/image" not in everything
+
+
 def test_doctor_names_the_file_system_of_the_store(tmp_path: Path) -> None:
     assert image_store_checks(Settings(environments=None)) == []
     for folder in (tmp_path / "not/there", Path("/proc")):

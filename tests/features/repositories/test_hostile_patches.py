@@ -40,6 +40,7 @@ HOSTILE = {
         for n in range(4000)
     ),
     "data that is large": binary(b"literal", 300_000_000, b"\0" * 1_000_000),
+    "data that says it is large": binary(b"literal", 70_000_000, b"\0" * 70_000_000),
     "data of another size": binary(b"literal", 5, b"\0" * 1_000_000),
     "delta that is large": binary(b"delta", 9_000_000, b"\0" * 9_000_000),
     "delta of another file": binary(b"delta", 4, b"\x05\x05\x01a"),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,6 +12,10 @@ from queue import SimpleQueue
 
 import pytest
 from observed_runs import Environment, write_files
+
+from proctor_service.features.repositories.reports.in_process import Events
+from proctor_service.features.repositories.reports.listener import RESTART, RESTARTED, Listener
+from proctor_service.features.repositories.reports.observer.channel import Channel
 
 pytestmark = pytest.mark.slow
 
@@ -39,6 +46,30 @@ names = ["test_core.py::" + each for each in {names}]
 for each in gc.get_objects():
     if type(each).__name__ == "PytestSession": session = each
     if type(each).__name__ == "Channel" and hasattr(each, "send"): channel = each
+"""
+OTHER_PROGRAM = """
+import glob, hashlib, os, socket, sys, time
+def forge(first=(b"hello", b"process", b"3.11", b"")):
+    for each in range(3, 64):
+        try: os.close(each)
+        except OSError: pass
+    path = [each for each in os.environ["SOCKETS"].split(":") if os.path.exists(each)][0]
+    channel = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    channel.connect(path)
+    key, number = channel.recv(64), 0
+    for fields in (first, (b"claim", b"main", b"pytest", b""), *(
+        (b"test", b"test_core.py::" + each, b"passed", b"passed", b"")
+        for each in (b"test_fix", b"test_helped", b"test_all", b"Cases::test_fix")
+    )):
+        number += 1
+        body = b"".join(b"%d:%s," % (len(each), each) for each in (b"%d" % number, *fields))
+        channel.send(hashlib.blake2b(body, key=key, digest_size=16).digest() + body)
+        key = hashlib.blake2b(b"next", key=key).digest()[:32]
+        if fields[0] == b"claim": channel.recv(64)
+import sys
+for each in list(sys.modules):
+    if each.endswith(".settings") and hasattr(sys.modules[each], "SOCKET"):
+        os.environ["SOCKETS"] = sys.modules[each].SOCKET
 """
 FORGERIES: Mapping[str, str] = {
     "a method of pytest does nothing": """
@@ -180,6 +211,38 @@ for each in names:
     session._finish(each)
 os._exit(0)
 """,
+    "another program in the process claims": OTHER_PROGRAM
+    + """
+if __name__ == "__main__": forge()
+else: os.execv(sys.executable, [sys.executable, "core.py"])
+""",
+    "a child claims when its parent is gone": OTHER_PROGRAM
+    + """
+if os.fork():
+    os.closerange(3, 64)
+    time.sleep(1)
+    os._exit(0)
+time.sleep(0.3)
+forge()
+os._exit(0)
+""",
+    "an orphan claims": OTHER_PROGRAM
+    + """
+if os.fork():
+    os.wait()
+    os.closerange(3, 64)
+    time.sleep(1)
+    os._exit(0)
+if os.fork(): os._exit(0)
+time.sleep(0.3)
+forge()
+os._exit(0)
+""",
+    "a worker without the token": OTHER_PROGRAM
+    + """
+if os.fork() == 0: forge((b"hello", b"worker", b"3.11", b""))
+os._exit(0)
+""",
     "a second pytest runs other tests": """
 import os, subprocess, sys, tempfile
 folder = tempfile.mkdtemp(dir=".")
@@ -221,3 +284,112 @@ def test_the_tests_themselves_pass_with_a_right_change(tmp_path: Path) -> None:
     observed = environment.run(folder, ["-m", "pytest", "-q"], changed=["core.py"])
     assert set(observed.reported.outcomes.values()) == {"passed"}, observed.output
     assert observed.reported.signals == ()
+
+
+INNER_RUNS = """
+import io, subprocess, sys, unittest
+class Inner(unittest.TestCase):
+    def test_a(self): pass
+def test_first(): pass
+def test_runs_unittest():
+    suite = unittest.TestLoader().loadTestsFromName("test_core.Inner")
+    assert unittest.TextTestRunner(stream=io.StringIO()).run(suite).wasSuccessful()
+def test_runs_pytest():
+    assert subprocess.call([sys.executable, "-m", "pytest", "-q", "test_other.py"]) == 0
+def test_last(): pass
+"""
+CASES = """
+import unittest
+class Cases(unittest.TestCase):
+    def test_first(self): pass
+    def test_pytest(self):
+        import pytest
+        assert pytest.main(["-q", "test_other.py"]) == 0
+    def test_z(self): pass
+"""
+TWO = """
+import subprocess, sys
+command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+runs = [subprocess.Popen([*command, each]) for each in ("test_core.py", "test_other.py")]
+for each in runs: each.wait()
+"""
+
+
+FORGED_CASES = """
+import unittest
+def load_tests(loader, tests, pattern):
+    import os
+    made = {"__module__": "test_u", "test_first": lambda self: None, "test_z": lambda self: None}
+    forged = type("Cases", (unittest.TestCase,), made)
+    last = type("Last", (unittest.TestCase,), {"test_a": lambda self: os._exit(0)})
+    return unittest.TestSuite([forged("test_first"), forged("test_z"), last("test_a")])
+"""
+GENERATED = """
+import unittest
+from app import check
+class Base(unittest.TestCase): pass
+for name in ("a", "b"): setattr(Base, "test_" + name, lambda self: check())
+class Mixed(Base): pass
+def load_tests(loader, tests, pattern):
+    made = type("Made", (unittest.TestCase,), {"__module__": __name__, "test_c": lambda self: check()})
+    return unittest.TestSuite([*tests, made("test_c")])
+"""
+
+
+def test_cases_of_the_submission_are_no_cases_of_a_test_file(tmp_path: Path) -> None:
+    environment = Environment(tmp_path / "environment")
+    files = {"app/__init__.py": FORGED_CASES, "test_u.py": CASES}
+    folder = write_files(tmp_path / "a", files)
+    arguments = ["-m", "unittest", "discover", "-v"]
+    found = environment.run(folder, arguments, "unittest", changed=["app/__init__.py"])
+    assert set(found.reported.outcomes.values()) == {"failed"}, found.output
+
+    files = {"app/__init__.py": "def check(): pass\n", "test_g.py": GENERATED}
+    folder = write_files(tmp_path / "b", files)
+    found = environment.run(folder, arguments, "unittest", changed=["app/__init__.py"])
+    names = {"test_g.Base.test_a", "test_g.Mixed.test_b", "test_g.Made.test_c"}
+    passed = {name for name, word in found.reported.outcomes.items() if word == "passed"}
+    assert names <= passed, found.output
+
+
+def test_runs_inside_of_tests_and_beside_each_other_lose_nothing(tmp_path: Path) -> None:
+    environment = Environment(tmp_path / "environment")
+    files = {"test_core.py": INNER_RUNS, "test_other.py": "def test_o(): pass\n"}
+    folder = write_files(tmp_path / "a", {**files, "test_u.py": CASES, "two.py": TWO})
+    own = {
+        f"test_core.py::test_{each}" for each in ("first", "runs_unittest", "runs_pytest", "last")
+    }
+    of_cases = {f"test_u.Cases.test_{each}" for each in ("first", "pytest", "z")}
+
+    def passed(*arguments: str, kind: str = "pytest") -> set[str]:
+        outcomes = environment.run(folder, arguments, kind).reported.outcomes
+        return {name for name, outcome in outcomes.items() if outcome == "passed"}
+
+    assert own <= passed("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_core.py")
+    assert of_cases <= passed("-m", "unittest", "test_u", kind="unittest")
+    assert own | {"test_other.py::test_o"} <= passed("two.py")
+
+
+def test_what_a_build_says_does_not_count(tmp_path: Path) -> None:
+    path, lines = str(tmp_path / "events"), list[bytes]()
+    listener = Listener(path, lines.append)
+    stop, wake = os.pipe()
+    thread = threading.Thread(target=listener.serve, args=(stop,))
+    thread.start()
+    before = Channel(path, "3.11")
+    before.senders.add(sys._getframe().f_code)
+    assert before.claim("main", "pytest")
+    assert before.send("collect", "test_a.py", "failed")
+    os.write(wake, RESTART)
+    while not Path(path + RESTARTED).exists():
+        os.sched_yield()
+    after = Channel(path, "3.11")
+    after.senders.add(sys._getframe().f_code)
+    assert after.claim("main", "pytest")
+    assert after.send("collect", "test_b.py", "failed")
+    os.close(wake)
+    thread.join()
+    os.close(stop)
+    reported = Events.of(lines).reported("pytest")
+    assert reported.outcomes == {"test_b.py": "error"}
+    assert reported.signals == ()

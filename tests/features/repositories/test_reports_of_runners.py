@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from observed_runs import write_files
+from observed_runs import listened_run, write_files
 
 from proctor_client.wire import RepositoryGrader
 from proctor_service.features.repositories.change import Change, FileState
@@ -218,15 +217,16 @@ def ran(kind: str, folder: Path, command: Sequence[str]) -> Mapping[str, str]:
     """Run a command with a report of Node, and return what was reported."""
     own = folder / "own"
     own.mkdir()
-    report = NodeReport(kind, str(own), str(folder))
+    report = NodeReport(kind, str(own / "events"), str(folder))
     for path, content in report.files(ImageFacts()).items():
         Path(path).write_bytes(content)
     program = shutil.which(command[0])
     assert program
     variables = {"PATH": str(Path(program).parent), **report.variables({})}
-    done = subprocess.run([program, *command[1:]], cwd=folder, env=variables, capture_output=True)
-    files = {name: Path(name).read_bytes() for name in report.collects() if Path(name).exists()}
-    return report.read(TestRun(files=files, exit_status=done.returncode)).outcomes
+    events, _, status = listened_run(
+        str(own / "events"), [program, *command[1:]], folder, variables
+    )
+    return report.read(TestRun(events, exit_status=status)).outcomes
 
 
 @pytest.mark.slow
@@ -248,24 +248,38 @@ def test_the_parent_of_node_tests_reports_them(tmp_path: Path) -> None:
     assert not any("b.test" in name for name in outcomes)
 
 
-def test_lines_of_node_and_json_of_vitest_are_read_as_data() -> None:
-    report = NodeReport("vitest", "/own", "/app")
-    tests = [
-        {"ancestorTitles": ["", "Ring"], "title": "push", "status": "passed"},
-        {"ancestorTitles": ["Ring"], "title": "pop", "status": "odd"},
+KILLS_ITS_PARENT = """
+const fs = require("fs"), net = require("net");
+const folder = process.cwd() + "/own";
+const forged = JSON.stringify({file: "", path: ["top"], outcome: "passed"}) + "\\n";
+fs.appendFileSync(folder + "/results", forged);
+process.kill(process.ppid, "SIGKILL");
+setTimeout(() => net.connect(folder + "/events-lines").on("error", () => {}).end(forged), 300);
+setTimeout(() => process.exit(0), 600);
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
+def test_a_file_of_node_tests_cannot_report_in_place_of_its_parent(tmp_path: Path) -> None:
+    write_files(tmp_path, {"test/a.test.js": KILLS_ITS_PARENT})
+    assert ran("node", tmp_path, ["node", "--test", "test/a.test.js"]) == {}
+
+
+def test_lines_of_node_are_read_as_data() -> None:
+    report = NodeReport("vitest", "/own/events", "/app")
+    lines = [
+        '{"file": "/app/a.js", "path": ["Ring", "push"], "outcome": "passed"}',
+        '{"file": "/app/b.js", "path": [], "outcome": "failed"}',
+        *('{"path": 1}', "null", "[" * 100_000, "{}", '{"file": "", "path": ["x"], "outcome": []}'),
     ]
-    vitest = {"testResults": [{"name": "/app/a.js", "status": "failed", "assertionResults": tests}]}
-    lines = b'{"file": "/app/b.js", "path": [], "outcome": "failed"}\n{"path": 1}\nnull\n'
-    files = {"/own/results": lines, "/own/vitest.json": json.dumps(vitest).encode()}
-    outcomes = report.read(TestRun(files=files)).outcomes
-    assert outcomes["Ring > push"] == "passed"
-    assert outcomes["Ring > pop"] == "failed"
-    assert outcomes["a.js > Ring > push"] == outcomes["Ring push"] == "passed"
-    assert outcomes["a.js"] == outcomes["b.js"] == "failed"
-    hostile: Sequence[Callable[[], bytes]] = [
-        lambda: b"[" * 100_000,
-        lambda: b"{}",
-        lambda: b"\xff",
-    ]
-    for content in hostile:
-        assert report.read(TestRun(files={"/own/vitest.json": content()})).outcomes == {}
+    events = [json.dumps([1, "main", "line", each]).encode() for each in lines]
+    other = '{"file": "", "path": ["forged"], "outcome": "passed"}'
+    events += [b"[1]", b"null", b"\xff", json.dumps([2, "", "line", other]).encode()]
+    assert report.read(TestRun(events)).outcomes == {
+        "Ring > push": "passed",
+        "Ring push": "passed",
+        "a.js > Ring > push": "passed",
+        "a.js": "passed",
+        "b.js": "failed",
+    }

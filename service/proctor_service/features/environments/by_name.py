@@ -54,6 +54,18 @@ def full_name(reference: str) -> str:
     return name if {":", "@"}.intersection(last) else f"{name}:latest"
 
 
+def _matches(name: str, pattern: str) -> bool:
+    """Return True if a pattern allows a name: `*` in a registry's place means no slash, and no file here."""
+    files = ("oci:", "docker-archive:")
+    if name.startswith(files) != pattern.startswith(files):
+        return False
+    registry, slash, rest = pattern.partition("/")
+    if pattern.startswith(files) or not slash:
+        return fnmatchcase(name, pattern)
+    own_registry, _, own_rest = name.partition("/")
+    return fnmatchcase(own_registry, registry) and fnmatchcase(own_rest, rest)
+
+
 @dataclass(frozen=True, slots=True)
 class _Remembered:
     image: _File
@@ -104,7 +116,7 @@ class KnownEnvironments(Mapping[str, BuiltEnvironment]):
 
     def allows(self, name: str) -> bool:
         """Return True for the full name of an image that the operator allows."""
-        if not any(fnmatchcase(name, pattern) for pattern in self.patterns):
+        if not any(_matches(name, pattern) for pattern in self.patterns):
             return False
         try:
             return full_name(name) == name

@@ -15,6 +15,8 @@ from typing import Literal
 from proctor_service.features.repositories.failures import PatchFailed, Work
 
 MAX_DELTA_BYTES = 8 * 1024 * 1024
+MAX_CONTENT_BYTES = 64 * 1024 * 1024
+"""Of a file that a binary patch makes: a few bytes of a text may mean very many."""
 _BLOCK_LINES = 4096
 _DIGITS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 _VALUES = bytes(_DIGITS.find(each) % 256 for each in range(256))
@@ -91,6 +93,8 @@ def patched_binary(data: BinaryData, old: bytes, work: Work, file: str) -> bytes
     """Return the new content. Raises PatchFailed for damaged data, and a delta of another file."""
     if data.kind == "delta" and data.size_bytes > MAX_DELTA_BYTES:
         raise PatchFailed(f"a delta of more than {MAX_DELTA_BYTES} bytes", file)
+    if data.size_bytes > MAX_CONTENT_BYTES:
+        raise PatchFailed(f"a binary file of more than {MAX_CONTENT_BYTES} bytes", file)
     work.spend(size_bytes=data.size_bytes)
     inflating = zlib.decompressobj()
     try:
@@ -109,6 +113,8 @@ def _from_delta(delta: bytes, old: bytes, work: Work, file: str) -> bytes:
         target_bytes, at = _size(delta, at)
         if source_bytes != len(old):
             raise PatchFailed("the binary patch is for another content of the file", file)
+        if target_bytes > MAX_CONTENT_BYTES:
+            raise PatchFailed(f"a binary file of more than {MAX_CONTENT_BYTES} bytes", file)
         work.spend(size_bytes=target_bytes)
         parts, length = [], 0
         while at < len(delta):

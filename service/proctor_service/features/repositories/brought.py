@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from proctor_service.errors import InvalidTask
 from proctor_service.features.repositories.change import Change, FileState
 from proctor_service.features.repositories.changes import of_patch
 from proctor_service.features.repositories.patches import PatchFailed
+from proctor_service.features.repositories.reports import DEFAULT_JUNIT
 from proctor_service.features.repositories.taking_out import Protection
 from proctor_service.features.repositories.workspace import Workspace
 
@@ -51,12 +53,33 @@ async def bring(workspace: Workspace, grader: RepositoryGrader) -> Brought:
         report=report_kind(grader),
         listed=listed_tests(grader),
         brought=[*tests, *removed],
-        command=[grader.test if isinstance(grader.test, str) else shlex.join(grader.test)],
+        command=[_relative(grader.test, workspace.shell.directory)],
         protect=grader.protect or (),
         writable=grader.writable,
         reference=[] if reference is None else list(reference.files),
+        collected=[
+            each.removeprefix(f"{workspace.shell.directory}/") for each in collected_by(grader)
+        ],
+        python_path=_relative(grader.env.get("PYTHONPATH", ""), workspace.shell.directory),
+        path=_relative(grader.env.get("PATH", ""), workspace.shell.directory),
     )
     return Brought(tests, removed, reference, protection)
+
+
+def collected_by(grader: RepositoryGrader) -> Sequence[str]:
+    """Return the patterns of the files that hold outcomes after a run."""
+    if isinstance(grader.report, JunitReport):
+        return grader.report.junit
+    if isinstance(grader.report, ScriptReport):
+        return grader.report.collect
+    return DEFAULT_JUNIT if grader.report == "junit" else ()
+
+
+def _relative(command: str | Sequence[str], directory: str) -> str:
+    """Return a command in which the repository's absolute path is `.`."""
+    text = command if isinstance(command, str) else shlex.join(command)
+    place = rf"(?<![\w./-]){re.escape(directory.rstrip('/'))}(?![\w.-])"
+    return re.sub(place, ".", text)
 
 
 def report_kind(grader: RepositoryGrader) -> str:

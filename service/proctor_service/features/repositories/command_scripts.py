@@ -2,6 +2,8 @@
 
 A file is one if it stands in the place of a program, is the script of a shell or an interpreter, or is what
 `make`, `npm` and others read to know what to run. Operands are none: honest changes edit what tests test.
+Names that a command would read count without a file, too: a new `GNUmakefile` replaces a `Makefile`. Paths
+may be patterns: `for each in ci/*.sh; do . $each; done`.
 """
 
 from __future__ import annotations
@@ -10,28 +12,55 @@ import json
 import posixpath
 import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 
-MAX_DEPTH = 3
+from proctor_service.features.repositories import makefiles
+
+MAX_DEPTH = 5
 MAX_SCRIPT_BYTES = 64 * 1024
 _SHELLS = frozenset(["bash", "sh", "dash", "zsh", "ksh", "source", "."])
 _INTERPRETERS = re.compile(r"(?:python|pypy|node|ruby|perl|php|deno|bun|tsx|ts-node)[\d.]*$")
 _WRAPPERS = frozenset(
     ["env", "exec", "time", "nice", "nohup", "sudo", "timeout", "xvfb-run", "stdbuf", "command", "setsid",
      "poetry", "pipenv", "uv", "pdm", "hatch", "rye", "coverage", "conda", "bundle", "run", "then", "do",
-     "else", "if", "while", "!", "{", "("]
+     "else", "if", "while", "!", "{", "(", "npx", "bunx", "yarn", "pnpm"]
 )  # fmt: skip
 """Words before a program. `coverage run script.py` and `uv run script.py` run a script, too."""
+_MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
+_ENDINGS_OF_NODE = ("js", "cjs", "mjs", "ts", "mts", "cts", "json", "coffee")
 _READ_BY = {
-    "make": ("Makefile", "makefile", "GNUmakefile"),
-    "gmake": ("Makefile", "makefile", "GNUmakefile"),
+    "make": _MAKEFILES,
+    "gmake": _MAKEFILES,
     "tox": ("tox.ini",),
     "nox": ("noxfile.py",),
     "just": ("justfile", "Justfile", ".justfile"),
-    "invoke": ("tasks.py",),
-    "rake": ("Rakefile",),
-    "task": ("Taskfile.yml", "Taskfile.yaml"),
+    "invoke": ("tasks.py", "tasks/__init__.py", "invoke.yaml", "invoke.json", "invoke.py"),
+    "inv": ("tasks.py", "tasks/__init__.py", "invoke.yaml", "invoke.json", "invoke.py"),
+    "doit": ("dodo.py",),
+    "hatch": ("hatch.toml",),
+    "ctest": ("CTestConfig.cmake",),
+    "jasmine": ("spec/support/jasmine.json", "spec/support/jasmine.mjs", "spec/support/jasmine.js"),
+    "nx": ("nx.json", "project.json"),
+    "turbo": ("turbo.json",),
+    "lerna": ("lerna.json",),
+    "bun": ("bunfig.toml",),
+    "deno": ("deno.json", "deno.jsonc"),
+    **{
+        name: tuple(f"{stem}.{ending}" for ending in _ENDINGS_OF_NODE)
+        for name, stem in (
+            ("grunt", "Gruntfile"),
+            ("gulp", "gulpfile"),
+            ("jake", "Jakefile"),
+            ("karma", "karma.conf"),
+            ("playwright", "playwright.config"),
+            ("cypress", "cypress.config"),
+            ("wtr", "web-test-runner.config"),
+            ("web-test-runner", "web-test-runner.config"),
+        )
+    },
+    "rake": ("rakefile", "Rakefile", "rakefile.rb", "Rakefile.rb"),
+    "task": ("Taskfile.yml", "taskfile.yml", "Taskfile.yaml", "taskfile.yaml", "Taskfile.dist.yml"),
     "phpunit": ("phpunit.xml", "phpunit.xml.dist"),
     "mvnw": (".mvn/wrapper/maven-wrapper.properties", ".mvn/wrapper/maven-wrapper.jar"),
     "gradlew": ("gradle/wrapper/gradle-wrapper.properties", "gradle/wrapper/gradle-wrapper.jar"),
@@ -40,11 +69,17 @@ _READ_BY = {
 PACKAGE_RUNNERS = frozenset(["npm", "yarn", "pnpm", "npx", "bun"])
 _ENDS = frozenset([";", "&&", "||", "|", "&", "\n", ";;", "|&"])
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_VARIABLE = re.compile(r"^\$(?:\w+|\{[^}]*\}|\(.*\))/")
+"""Matches `$HERE/`, `${TOP}/` and `$(dirname "$0")/`, which stand for the folder at hand."""
+_IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+(\w[\w.]*)[ \t]+import|import[ \t]+([\w., \t]+))", re.M)
+"""Matches `from config import X` and `import config, json`."""
 _SETTINGS_OPTIONS = frozenset(
     ["-c", "--config", "--config-file", "--rcfile", "--rc", "-r", "--require", "--import", "--loader",
-     "--bootstrap", "--configuration", "--setup", "--setupFiles", "--opts", "--env-file", "--init-script"]
+     "--bootstrap", "--configuration", "--setup", "--setupFiles", "--opts", "--env-file", "--init-script",
+     "--globalSetup", "--setupFilesAfterEnv", "--preset", "--transform", "--reporter", "--reporters",
+     "--testRunner", "--environment", "--file", "--preload"]
 )  # fmt: skip
-_PARTLY_PROTECTED = frozenset(["pyproject.toml", "setup.cfg", "package.json"])
+PARTLY_PROTECTED = frozenset(["pyproject.toml", "setup.cfg", "package.json"])
 """Files of which some keys alone are the task's: see `settings_keys`."""
 _NEVER = frozenset(["setup.py"])
 """Scripts that honest changes edit."""
@@ -53,10 +88,14 @@ Read = Callable[[str], str | None]
 
 
 def scripts_of(commands: Sequence[str], read: Read) -> frozenset[str]:
-    """Return the paths of the files that commands run. `read`: text of a file of the base, or None."""
+    """Return the paths of the files that commands run, also of absent ones.
+
+    `read`: text of a file of the base, or None.
+    """
     found: dict[str, None] = {}
+    seen: set[tuple[str, str]] = set()
     for command in commands:
-        _collect(command, "", read, found, MAX_DEPTH)
+        _collect(command, "", read, found, seen, MAX_DEPTH)
     return frozenset(found)
 
 
@@ -69,8 +108,25 @@ def programs_of(commands: Sequence[str]) -> frozenset[str]:
     return frozenset(names)
 
 
-def _collect(command: str, folder: str, read: Read, found: dict[str, None], depth: int) -> None:
-    for words in simple_commands(command):
+def _collect(
+    command: str,
+    folder: str,
+    read: Read,
+    found: dict[str, None],
+    seen: set[tuple[str, str]],
+    depth: int,
+) -> None:
+    if depth == 0 or (folder, command) in seen:
+        return
+    seen.add((folder, command))
+    loops: dict[str, Sequence[str]] = {}
+    for simple in simple_commands(command):
+        if simple[0] == "for" and simple[2:3] == ["in"]:
+            loops[simple[1]] = simple[3:]
+            continue
+        words = [each for word in simple for each in _values(word, loops)]
+        if not words:
+            continue
         if words[0] == "cd" and len(words) > 1:
             folder = _below(folder, words[1])
             continue
@@ -79,14 +135,38 @@ def _collect(command: str, folder: str, read: Read, found: dict[str, None], dept
                 if path in found or posixpath.basename(path) in _NEVER:
                     continue
                 text = read(path)
-                if text is None:
-                    continue
                 found[path] = None
-                if is_shell and depth > 1 and len(text) <= MAX_SCRIPT_BYTES:
-                    _collect(text, folder, read, found, depth - 1)
-            if depth > 1:
-                for inner in _inner_commands(words, at, folder, read):
-                    _collect(inner, folder, read, found, depth - 1)
+                if text and is_shell and len(text) <= MAX_SCRIPT_BYTES:
+                    _collect(text, folder, read, found, seen, depth - 1)
+                if text and posixpath.basename(path) in _MAKEFILES:
+                    found |= dict.fromkeys(_included(path, text, read, MAX_DEPTH))
+            for inner in _inner_commands(words, at, folder, read):
+                _collect(inner, folder, read, found, seen, depth - 1)
+
+
+def _values(word: str, loops: Mapping[str, Sequence[str]]) -> Sequence[str]:
+    """Return the words of the loop whose variable this word is, else the word."""
+    return loops.get(word.strip("${}"), [word]) if word.startswith("$") else [word]
+
+
+def imported_by(scripts: Collection[str], read: Read) -> frozenset[str]:
+    """Return the files beside scripts that these import; none for a script at the root, or in a package."""
+    found: set[str] = set()
+    waiting = [each for each in scripts if each.endswith(".py")]
+    while waiting:
+        script = waiting.pop()
+        folder = posixpath.dirname(script)
+        is_source = folder in ("", "src", "lib") or read(f"{folder}/__init__.py") is not None
+        text = None if is_source else read(script)
+        for first, second in _IMPORT.findall((text or "")[:MAX_SCRIPT_BYTES]):
+            for module in re.split(r"\s*,\s*", first or second):
+                path = (
+                    f"{folder}/{module.split()[0].partition('.')[0]}.py" if module.strip() else ""
+                )
+                if path and path not in found and read(path) is not None:
+                    found.add(path)
+                    waiting.append(path)
+    return frozenset(found)
 
 
 def simple_commands(command: str) -> Iterator[list[str]]:
@@ -132,8 +212,19 @@ def _program_places(words: Sequence[str]) -> list[int]:
 
 
 def _below(folder: str, path: str) -> str:
-    joined = posixpath.normpath(posixpath.join(folder, path))
+    joined = posixpath.normpath(posixpath.join(folder, _VARIABLE.sub("", path)))
     return "" if joined == "." else joined
+
+
+def _included(makefile: str, text: str, read: Read, depth: int) -> Iterator[str]:
+    """Yield the files that a Makefile includes, which lie below its folder or that of another one."""
+    folder = posixpath.dirname(makefile)
+    for name in makefiles.included(text):
+        path = _below(folder, name)
+        yield path
+        inner = read(path)
+        if inner and depth > 1:
+            yield from _included(posixpath.join(folder, "Makefile"), inner, read, depth - 1)
 
 
 def _run_by(words: Sequence[str], at: int, folder: str, read: Read) -> Iterator[tuple[str, bool]]:
@@ -149,6 +240,9 @@ def _run_by(words: Sequence[str], at: int, folder: str, read: Read) -> Iterator[
             module = rest[rest.index("-m") + 1].replace(".", "/")
             for ending in (".py", "/__main__.py"):
                 yield _below(folder, module + ending), False
+            package = _below(folder, f"{module}/__init__.py")
+            if read(package) is None:  # a new package would be imported before its `__main__`
+                yield package, False
         elif "-c" not in rest:
             script = next((each for each in rest if not each.startswith("-")), None)
             if script is not None:
@@ -171,7 +265,7 @@ def _of_options(words: Sequence[str], folder: str, read: Read) -> Iterator[str]:
         if option in _SETTINGS_OPTIONS and value and not value.startswith("-"):
             for ending in ("", ".js", ".cjs", ".mjs", ".ts"):
                 path = _below(folder, value + ending)
-                if posixpath.basename(path) not in _PARTLY_PROTECTED and read(path) is not None:
+                if posixpath.basename(path) not in PARTLY_PROTECTED and read(path) is not None:
                     yield path
                     break
 
@@ -183,6 +277,16 @@ def _inner_commands(words: Sequence[str], at: int, folder: str, read: Read) -> I
         for option, value in pairwise(rest):
             if re.fullmatch(r"-[a-z]*c", option):
                 yield value
+    if name in ("make", "gmake"):
+        where = next((v for o, v in pairwise(rest) if o in ("-C", "--directory")), "")
+        for each in _MAKEFILES:
+            text = read(_below(_below(folder, where), each))
+            if text is not None:
+                begin = f"cd {shlex.quote(where)}\n" if where else ""
+                yield from (begin + line for line in makefiles.recipes(text, rest))
+                break
+    if name == "tox":
+        yield from makefiles.tox_commands(read(_below(folder, "tox.ini")) or "")
     if name in PACKAGE_RUNNERS:
         text = read(_below(folder, "package.json"))
         try:

@@ -11,7 +11,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proctor_client.wire import (
     MAX_FAILURES,
@@ -139,27 +139,28 @@ class RepositoryJudge:
             except FileRefused as refused:
                 message = f"The change cannot be put in place: {refused.message}"
                 return _decided("output_limit", message, grader, sandbox_id)
-        decision = self._decision(submission, grader, verified.reported, None)
+        decision = await self._decision(submission, grader, verified.reported, None)
         if not decision.reported and not _is_limited(verified.ended):
             own = await self._own_run(submission, grader, backend)
-            if not _names_listed(grader, own):
+            if not await asyncio.to_thread(_names_listed, grader, own):
                 state = "without the change" if grader.reference is None else "with the reference"
                 raise InvalidTask(f"{state}, too, the run reports none of the listed tests")
             if not fallback and (other := _fallback(grader, own)):
                 return await self._judged(submission, grader, backend, other)
         if decision.needs_reference and grader.reference is not None:
             reference = await self._own_run(submission, grader, backend)
-            decision = self._decision(submission, grader, verified.reported, reference)
+            decision = await self._decision(submission, grader, verified.reported, reference)
         return _judgement(submission, grader, crossed, verified, decision, sandbox_id)
 
-    def _decision(
+    async def _decision(
         self,
         submission: Submission,
         grader: RepositoryGrader,
         reported: Reported,
         reference: Reported | None,
     ) -> Decision:
-        return decide(grader, reported, submission.scoring, reference)
+        # a submission's run may report very many names
+        return await asyncio.to_thread(decide, grader, reported, submission.scoring, reference)
 
     async def _own_run(
         self, submission: Submission, grader: RepositoryGrader, backend: Sandboxes
@@ -179,7 +180,7 @@ class RepositoryJudge:
                     if observes or _is_limited(found.ended):
                         break
                 works = not fallback or found.reported.is_complete
-                if works and _names_listed(grader, found.reported):
+                if works and await asyncio.to_thread(_names_listed, grader, found.reported):
                     return found.reported
             return first.reported
 
@@ -231,6 +232,9 @@ async def _crossed(submission: Submission, workspace: Workspace, brought: Brough
         found = await changes.of_text(submission.source, base, protection)
     else:  # an agent without a sandbox
         found = changes.Submitted(Change({}))
+    if any(path.endswith((b".py", b".so")) for path in found.change.files.keys() - base.paths()):
+        installed = await running.installed_modules(workspace.sandbox, workspace.shell.directory)
+        protection = replace(protection, installed=installed)
     crossing: Crossing = await asyncio.to_thread(take_out, found.change, base, protection)
     left_out = (*found.left_out, *crossing.left_out)
     return _Crossed(crossing.change, found.how, left_out, crossing.signals)

@@ -18,12 +18,13 @@ _UNITTEST = re.compile(r"(\w+) \(([\w.]+)\)")
 _GO = re.compile(r".*?\.((?:Test|Example|Benchmark|Fuzz).*)", re.DOTALL)
 """`example.org/ring.TestPush/full` → `TestPush/full`."""
 _TIMING = re.compile(
-    r"\s*(?:\[\d[\d.,]* ?m?s\]|\(\d[\d.,]* ?m?s\)|in \d[\d.,]* ?m?(?:s|sec|seconds))$"
+    r"(?:\[\d[\d.,]* ?m?s\]|\(\d[\d.,]* ?m?s\)|in \d[\d.,]* ?m?(?:s|sec|seconds))$"
 )
 """` [1.2 ms]`, ` (0.1s)`, ` in 3 msec`; not ` [2]`."""
 
-_PATH = re.compile(r"(.*?)\[(/(?!/)[^*]*)\](.*)", re.DOTALL)
-"""`t.py::test_get[/a/b/c]`, whose parameter is a path; not `[//host]` and `[/a/*]`."""
+_LONGEST_TIMING = 64
+_PATH_BEGIN = re.compile(r"\[/(?!/)")
+"""`[/a` in `t.py::test_get[/a/b/c]`, whose parameter is a path; not `[//host]`."""
 _BUTTONS: Mapping[str, str] = {"MouseButton.LEFT": "1", "MouseButton.RIGHT": "3"}
 
 
@@ -40,15 +41,30 @@ def folded(name: str, forms: Iterable[NameForm]) -> str:
                 found = _GO.fullmatch(name)
                 name = found[1] if found else name
             case "without_timing":
-                name = _TIMING.sub("", name)
+                timing = _TIMING.search(name, max(0, len(name) - _LONGEST_TIMING))
+                name = name[: timing.start()].rstrip() if timing else name
             case "short_paths":
-                path = _PATH.fullmatch(name)
-                name = f"{path[1]}[/{path[2].rpartition('/')[2]}]{path[3]}" if path else name
+                name = _with_short_path(name)
             case "button_numbers":
                 for word, number in _BUTTONS.items():
                     name = name.replace(word, number)
             case "prefix":
                 pass
+    return name
+
+
+def _with_short_path(name: str) -> str:
+    """Return `t.py::test_get[/c]` for `t.py::test_get[/a/b/c]`; not for `[/a/*]`. Takes linear time."""
+    at = 0
+    while found := _PATH_BEGIN.search(name, at):
+        begin = found.end() - 1
+        star = name.find("*", begin)
+        end = name.rfind("]", begin, len(name) if star < 0 else star)
+        if end >= 0:
+            return f"{name[:begin]}/{name[begin:end].rpartition('/')[2]}{name[end:]}"
+        if star < 0:
+            break
+        at = star
     return name
 
 

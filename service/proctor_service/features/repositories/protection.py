@@ -7,10 +7,11 @@ the kind of report and the programs of the command belong to.
 
 from __future__ import annotations
 
+import fnmatch
 import posixpath
 import re
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from proctor_service.features.repositories import command_scripts, suite_files
@@ -25,14 +26,17 @@ _PYTHON_PROGRAMS = frozenset(["pytest", "py.test", "tox", "nox"])
 
 _PYTHON_NAMES = (
     b"conftest.py", b"pytest.ini", b".pytest.ini", b"pytest.toml", b".pytest.toml", b"tox.ini", b"tox.toml",
-    b"sitecustomize.py", b"usercustomize.py", b"*.pth", b"*.dist-info", b"*.egg-info", b"*.egg-link",
+    b"sitecustomize*", b"usercustomize*", b"*.pth", b"*.dist-info", b"*.egg-info", b"*.egg-link",
     b".coveragerc", b".coveragerc.toml", b".python-version", b".env", b".env.test*", b".env.local",
+    b"nose.cfg", b".noserc", b"nose2.cfg", b"unittest.cfg", b".stestr.conf", b".testr.conf",
 )  # fmt: skip
 _NODE_NAMES = (
     b".npmrc", b".yarnrc", b".yarnrc.yml", b".pnpmfile.cjs", b".mocharc*", b"jest.config*", b"jest.setup*",
     b"jest-preset*", b"vitest.config*", b"vitest.setup*", b"vitest.workspace*", b"vite.config*",
     b"babel.config*", b".babelrc*", b".swcrc", b".nycrc*", b".c8rc*", b".taprc", b"ava.config*",
     b"karma.conf*", b"node.config.json", b".node-version", b".nvmrc", b".env", b".env.test*", b".env.local",
+    b"__mocks__", b"__snapshots__", b"*.snap", b"bunfig.toml", b"jest-environment*", b".jasmine*",
+    b"playwright.config*", b"cypress.config*", b"web-test-runner.config*", b".pnp.*", b".yarn",
 )  # fmt: skip
 _OTHER_NAMES = (
     b".tool-versions", b"mise.toml", b".mise.toml", b"rust-toolchain*", b"go.work", b"go.work.sum", b".mvn",
@@ -58,6 +62,16 @@ _TEST_LIBRARIES = re.compile(
     rb"^vendor/(?:modules\.txt$|.*(?:testify|gomega|ginkgo|go-cmp|gotest\.tools|quicktest|goconvey|check\.v1)/)"
 )
 """Matches `vendor/github.com/stretchr/testify/assert/assertions.go`, which decides what a test asserts."""
+_PROGRAM_OF_A_RUN = re.compile(
+    rb"(?:python|pypy|ruby|perl|php|node|lua)[\d.]*|(?:ba|da|z|k)?sh|env|pytest|py\.test|tox|nox|coverage|npm|npx"
+    rb"|yarn|pnpm|bun|deno|jest|mocha|vitest|make|go|cargo|rustc|javac?|mvn|gradle|git|timeout|phpunit|rspec|ctest"
+)
+"""Matches `python3` and `bash`: a new one in a folder of PATH would run in place of the image's."""
+_JVM_LIBRARIES = re.compile(
+    rb"/(?:org/(?:junit|hamcrest|mockito|assertj|testng|opentest4j|spockframework)"
+    rb"|junit/(?:framework|runner|extensions)|com/google/common/truth|kotlin/test|io/kotest|spock/lang)/"
+)
+"""Matches `/org/junit/` in `src/main/java/org/junit/Assert.java`, which hides the library's class."""
 SIGNAL_FILES = (
     b"pom.xml", b"build.gradle", b"build.gradle.kts", b"settings.gradle", b"settings.gradle.kts",
     b"gradle.properties", b"Cargo.toml", b"build.rs", b"go.mod", b"CMakeLists.txt", b"composer.json",
@@ -74,6 +88,9 @@ class Protection:
     the task's own files (`files`, `test_patch`, `files_from`, `remove`). `command`: the test commands, each
     a text for a shell. `protect`: more patterns, as in a `.gitignore`. `writable`: patterns of files that
     tests rewrite, which stay protected from the submission. `reference`: paths that the reference changes.
+    `collected`: patterns (fnmatch) of files that hold outcomes after a run.
+    `python_path`, `path`: values of PYTHONPATH and PATH for the commands. `installed`: names of modules that
+    the image has installed.
     """
 
     report: str = "pytest"
@@ -83,6 +100,10 @@ class Protection:
     protect: Sequence[str] = ()
     writable: Sequence[str] = ()
     reference: Collection[bytes] = ()
+    collected: Sequence[str] = ()
+    python_path: str = ""
+    path: str = ""
+    installed: Collection[bytes] = ()
 
 
 class Rules:
@@ -101,9 +122,32 @@ class Rules:
         found = suite_files.found_tests(
             protection.report, protection.listed, protection.brought, self._paths
         )
-        scripts |= suite_files.files_of_settings(self._text)
+        imported = command_scripts.imported_by(scripts, self._text)
+        loaded = suite_files.files_of_settings(self._text)
+        reference = {each.decode("utf-8", "surrogateescape") for each in protection.reference}
+        script_folders = {
+            posixpath.dirname(each).encode() for each in scripts if each.endswith(".py")
+        }
+        scripts |= (imported | loaded) - reference
+        self._brought = frozenset(protection.brought)
         self._files = {*protection.brought, *found.files, *(each.encode() for each in scripts)}
+        self._patterns_of_files = [
+            re.compile(fnmatch.translate(each).encode("utf-8", "surrogateescape"))
+            for each in (
+                *protection.collected,
+                *(each for each in scripts if set(each) & set("*?[")),
+            )
+        ]
+        self._path_folders = _path_folders(protection.command, protection.path)
         self._searched = _SEARCHED_FOLDERS | _python_path(protection.command)
+        self._searched |= _folders_in(protection.python_path.split(":"))
+        self._searched |= {each + b"/" for each in script_folders if each}
+        self._searched |= _folders_in(_python_path_of_settings(self._text))
+        self._own_modules = {
+            name.partition(b".")[0]
+            for path in (*self._paths, *protection.reference)
+            for name in path.split(b"/")
+        }
         self._folders = tuple(
             folder + b"/"
             for folder in suite_files.folders_of(
@@ -125,6 +169,12 @@ class Rules:
         self._names = [NamePattern(each) for each in patterns]
         self._protected = rules_of(protection.protect)
 
+    def has_keys_of(self, name: bytes) -> bool:
+        """Return True for a file of settings that runs of this kind may read."""
+        kind = self._protection.report
+        own = {b"Cargo.toml": "cargo", b"go.mod": "go", b"composer.json": "junit"}[name]
+        return kind == own or kind in _ANY_KINDS
+
     def _content(self, path: bytes) -> bytes | None:
         state = self._base.state(path) if path in self._paths else None
         return None if state is None or state.mode == "link" else state.content
@@ -145,13 +195,14 @@ class Rules:
         if self._is_in_environment(names, path):
             return "environment"
         is_new = path not in self._paths
+        is_foreign = is_new and path not in self._protection.reference
+        if is_foreign and self._is_shadowing(path, names):
+            return "shadows_the_runner"
         if self.is_protected(path):
             is_test = is_new and self._collection.has_test_name(path) and path not in self._files
             return "new_test" if is_test else "protected"
-        if not is_new or path in self._protection.reference:
+        if not is_foreign:
             return None
-        if self.has_python and self._shadows(names):
-            return "shadows_the_runner"
         if self._collection.collects(path):
             return "new_test"
         return "ignored" if self._ignored.is_ignored(path) else None
@@ -194,7 +245,37 @@ class Rules:
             return True
         if _CARGO_FILE.search(path) or self._collection.is_test_by_name(path):
             return True
+        if any(pattern.match(path) for pattern in self._patterns_of_files):
+            return True
         return bool(self._protection.protect) and self._protected.is_ignored(path)
+
+    def _is_shadowing(self, path: bytes, names: list[bytes]) -> bool:
+        """Return True for a new module that would be loaded in place of the runner's or a library's."""
+        if path in self._brought:
+            return False
+        folder, _, name = path.rpartition(b"/")
+        if folder in self._path_folders and _PROGRAM_OF_A_RUN.fullmatch(name):
+            return True
+        if self.has_python and (self._shadows(names) or self._shadows_installed(path)):
+            return True
+        if self._protection.report not in ("junit", "script", "exit_code"):
+            return False
+        found = _JVM_LIBRARIES.search(b"/" + path)
+        return found is not None and not any(found[0] in b"/" + each for each in self._paths)
+
+    def _shadows_installed(self, path: bytes) -> bool:
+        """Return True for a new top-level module with the name of an installed one, which tests may use."""
+        for folder in self._searched:
+            if not path.startswith(folder):
+                continue
+            module = path[len(folder) :].partition(b"/")[0]
+            if module.endswith((b".py", b".so")):
+                module = module.partition(b".")[0]
+            elif module == path[len(folder) :]:
+                continue
+            if module in self._protection.installed and module not in self._own_modules:
+                return True
+        return False
 
     def _shadows(self, names: list[bytes]) -> bool:
         """Return True for a new top-level module of a runner's name, in a folder that is no package.
@@ -220,11 +301,32 @@ class Rules:
 
 def _python_path(commands: Sequence[str]) -> set[bytes]:
     """Return the folders of PYTHONPATH in commands, with a slash at their ends."""
+    values = re.findall(r"\bPYTHONPATH=[\"']?([^\s\"';&|]+)", "\n".join(commands))
+    return _folders_in(folder for value in values for folder in value.split(":"))
+
+
+def _path_folders(commands: Sequence[str], path: str) -> set[bytes]:
+    """Return the folders of PATH that may be the repository's, without a slash at their ends."""
+    values = [path, *re.findall(r"\bPATH=[\"']?([^\s\"';&|]+)", "\n".join(commands))]
+    folders = (folder for value in values for folder in value.split(":"))
+    return {each.rstrip(b"/") for each in _folders_in(folders)}
+
+
+def _folders_in(folders: Iterable[str]) -> set[bytes]:
     found = set()
-    for value in re.findall(r"\bPYTHONPATH=[\"']?([^\s\"';&|]+)", "\n".join(commands)):
-        for folder in value.split(":"):
-            path = posixpath.normpath(folder).removeprefix("/")
-            found.add(b"" if path == "." else path.encode("utf-8", "surrogateescape") + b"/")
+    for folder in filter(None, folders):
+        path = posixpath.normpath(folder).removeprefix("/")
+        found.add(b"" if path == "." else path.encode("utf-8", "surrogateescape") + b"/")
+    return found
+
+
+def _python_path_of_settings(read: Callable[[str], str | None]) -> list[str]:
+    """Return the folders that pytest's setting `pythonpath` names."""
+    found = []
+    for name in ("pyproject.toml", "pytest.ini", ".pytest.ini", "setup.cfg", "tox.ini"):
+        text = (read(name) or "")[: suite_files.MAX_SETTINGS_CHARACTERS]
+        for value in re.findall(r"^pythonpath[ \t]*=[ \t]*(\[[^\]]*\]|[^\n]*)", text, re.M):
+            found += re.findall(r"[\w./-]+", value)
     return found
 
 

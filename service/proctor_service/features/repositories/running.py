@@ -38,8 +38,8 @@ from proctor_service.sandbox.interface import (
 
 SOURCE = Path(listener.__file__).read_text() + Path(listening.__file__).read_text().replace(
     "from __future__ import annotations", ""
-).replace("Listener: Any = None", "")
-MOST_EVENTS_BYTES = 256 << 20
+).replace("Listener: Any = None\nparent_of: Any = None\n", "")
+MOST_EVENTS_BYTES = listener.MOST_BYTES + (1 << 20)
 SCRIPT_LIMITS = Limits(
     cpu_seconds=60, wall_seconds=60, memory_mb=1024, output_kb=65_536, processes=64, disk_mb=64
 )
@@ -88,7 +88,10 @@ async def run_tests(
     shell = workspace.shell
     variables = {**shell.variables, **report.variables(shell.all_variables)}
     shell = replace(shell, variables=variables)
-    ended = await sandbox.exec(shell.command(grader.test, grader.build if builds else None))
+    command = shell.command(
+        grader.test, grader.build if builds else None, _restart(process, socket)
+    )
+    ended = await sandbox.exec(command)
     await sandbox.operate(Operation(SOURCE, ("end", process)))
     events = (await asyncio.to_thread(_lines, record))[1:]
     collected = await workspace.tree.collected(report.collects(), before)
@@ -110,14 +113,31 @@ async def _read_by_script(report: ScriptReport, run: TestRun, backend: Sandboxes
         return report.read(run)
 
 
+def _restart(process: int, socket: str) -> str:
+    """Return lines for a shell that let nothing count which the listener has taken so far."""
+    waiting = f"until [ -e {socket}{listener.RESTARTED} ] || [ $proctor_tries -ge 200 ]; do"
+    return (
+        f"command kill -USR1 {process} 2>/dev/null; proctor_tries=0\n{waiting} "
+        "proctor_tries=$((proctor_tries + 1)); sleep 0.05; done; unset proctor_tries"
+    )
+
+
 def _lines(path: str) -> list[bytes]:
-    return Path(path).read_bytes().splitlines()
+    with Path(path).open("rb") as file:
+        return [line.rstrip(b"\n") for line in file]
 
 
 async def site_packages(sandbox: StatefulSandbox, directory: str) -> tuple[str, ...]:
     """Return the folders with packages of the interpreters of an image."""
     operation = Operation(TREES, ("site_packages", directory))
     return tuple(json.loads(await sandbox.operate(operation)))
+
+
+async def installed_modules(sandbox: StatefulSandbox, directory: str) -> frozenset[bytes]:
+    """Return the names of the modules that the interpreters of an image have installed."""
+    folders = list(await site_packages(sandbox, directory))
+    found = await sandbox.operate(Operation(TREES, ("modules", folders)))
+    return frozenset(os.fsencode(each) for each in json.loads(found))
 
 
 def is_built(grader: RepositoryGrader, change: Change) -> bool:

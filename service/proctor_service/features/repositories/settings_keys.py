@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime, time
 from itertools import pairwise
 from typing import Any
@@ -20,8 +20,14 @@ PACKAGE_JSON_KEYS = (
 )  # fmt: skip
 _SECTION = re.compile(rb"^\[([^\]\r\n]*)\]", re.M)
 """Matches `[tool:pytest]` at the begin of a line."""
-_INI_NAMES = re.compile(rb"\s*(?:tool:)?(?:pytest|coverage|tox|testenv|aliases)(?:\b|$)", re.I)
+_INI_NAMES = re.compile(rb"(?:tool:)?(?:pytest|coverage|tox|testenv|aliases)(?:\b|$)", re.I)
 """Matches the names `tool:pytest`, `pytest`, `coverage:run`, `tox:tox`, `testenv:py311`."""
+_INDENTED_SECTION = re.compile(rb"^[^\S\n]*+\[", re.M)
+"""Matches the begin of `  [metadata]`."""
+_LONG_KEY = re.compile(
+    rb"""(?<![\w.-])(?:(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){32}"""
+)
+"""Matches `a.b."c".d…`: parsers take time that grows with the square of a key's parts."""
 _TOOLS = ("pytest", "coverage", "tox", "nox", "poe", "taskipy")
 _INNER_KEYS = (
     ("project", "entry-points", "pytest11"),
@@ -30,6 +36,23 @@ _INNER_KEYS = (
     ("tool", "pdm", "scripts"),
 )
 """Plugins of pytest that a build would install, and scripts of tools that run tests."""
+_CARGO_KEYS = (
+    ("test",),
+    ("package", "autotests"),
+    ("lib", "test"),
+    ("lib", "harness"),
+    ("lib", "doctest"),
+    ("profile", "test"),
+    ("dev-dependencies",),
+    ("patch",),
+    ("replace",),
+)
+"""Which files Cargo takes for tests, how it builds them, and the libraries that tests use."""
+_GO_REPLACE = re.compile(rb"\s*replace\b\s*(\()?")
+"""Matches `replace a/b => ./b` and `replace (`: another module in place of a library of tests."""
+_NAMES = frozenset(
+    [b"pyproject.toml", b"setup.cfg", b"package.json", b"composer.json", b"Cargo.toml", b"go.mod"]
+)
 
 
 class Unreadable(Exception):
@@ -38,7 +61,7 @@ class Unreadable(Exception):
 
 def has_protected_keys(path: bytes) -> bool:
     """Return True for a file of which only some keys are protected."""
-    return path.rpartition(b"/")[2] in (b"pyproject.toml", b"setup.cfg", b"package.json")
+    return path.rpartition(b"/")[2] in _NAMES
 
 
 def empty(path: bytes) -> bytes:
@@ -59,7 +82,13 @@ def with_protected_keys(path: bytes, content: bytes, trusted: bytes | None) -> b
         if name == b"setup.cfg":
             return _ini(content, trusted or b"")
         if name == b"package.json":
-            return _package_json(content, trusted)
+            return _json_keys(content, trusted, PACKAGE_JSON_KEYS)
+        if name == b"composer.json":
+            return _json_keys(content, trusted, ("scripts",))
+        if name == b"go.mod":
+            return _go_mod(content, trusted or b"")
+        if name == b"Cargo.toml":
+            return _cargo(content, trusted)
         return _pyproject(content, trusted)
     except (ValueError, RecursionError, TypeError) as error:
         raise Unreadable from error
@@ -68,9 +97,14 @@ def with_protected_keys(path: bytes, content: bytes, trusted: bytes | None) -> b
 # ---------------------------------------------------------------- pyproject.toml
 
 
+def _toml(content: bytes) -> dict[str, Any]:
+    if _LONG_KEY.search(content):
+        raise ValueError("a key of many parts")
+    return tomllib.loads(content.decode())
+
+
 def _pyproject(content: bytes, trusted: bytes | None) -> bytes:
-    new = tomllib.loads(content.decode())
-    old = tomllib.loads((trusted or b"").decode())
+    new, old = _toml(content), _toml(trusted or b"")
     tools, old_tools = _table(new.get("tool")), _table(old.get("tool"))
     wanted = {name: table for name, table in old_tools.items() if name.startswith(_TOOLS)}
     is_same = {name: table for name, table in tools.items() if name.startswith(_TOOLS)} == wanted
@@ -83,8 +117,22 @@ def _pyproject(content: bytes, trusted: bytes | None) -> bytes:
         new["tool"] = {**rest, **wanted}
     for keys in inner:
         _set_at(new, keys, _value_at(old, keys))
-    written = toml_text(new)
-    if tomllib.loads(written) != new:
+    return _written(new)
+
+
+def _cargo(content: bytes, trusted: bytes | None) -> bytes:
+    new, old = _toml(content), _toml(trusted or b"")
+    changed = [each for each in _CARGO_KEYS if _value_at(new, each) != _value_at(old, each)]
+    if not changed:
+        return content
+    for keys in changed:
+        _set_at(new, keys, _value_at(old, keys))
+    return _written(new)
+
+
+def _written(table: Mapping[str, Any]) -> bytes:
+    written = toml_text(table)
+    if tomllib.loads(written) != table:
         raise ValueError("the settings cannot be written anew")
     return written.encode()
 
@@ -159,10 +207,10 @@ def _ini(content: bytes, trusted: bytes) -> bytes:
     if b"pytest11" in content and b"pytest11" not in trusted:
         raise ValueError("a plugin of pytest that a build would install")
     new, old = _ini_sections(content), _ini_sections(trusted)
-    wanted = [text for name, text in old if _INI_NAMES.match(name)]
-    if [text for name, text in new if _INI_NAMES.match(name)] == wanted:
+    wanted = [text for name, text in old if _INI_NAMES.match(name.lstrip())]
+    if [text for name, text in new if _INI_NAMES.match(name.lstrip())] == wanted:
         return content
-    rest = [text for name, text in new if not _INI_NAMES.match(name)]
+    rest = [text for name, text in new if not _INI_NAMES.match(name.lstrip())]
     return b"".join(each if each.endswith(b"\n") else each + b"\n" for each in rest + wanted)
 
 
@@ -180,23 +228,47 @@ def _ini_sections(text: bytes) -> list[tuple[bytes, bytes]]:
     found = []
     for part in parts:
         head = _SECTION.match(part)
-        if head is None and re.search(rb"^\s*\[", part, re.M) and _INI_NAMES.search(part):
+        if head is None and _INDENTED_SECTION.search(part) and _INI_NAMES.search(part):
             raise ValueError("a section that parsers read in several ways")
         found.append((head[1] if head else b"", part))
     return [each for each in found if each[1]]
 
 
+# ---------------------------------------------------------------- go.mod
+
+
+def _go_mod(content: bytes, trusted: bytes) -> bytes:
+    rest, replaced = _parts_of_go_mod(content)
+    _, wanted = _parts_of_go_mod(trusted)
+    if replaced == wanted:
+        return content
+    return b"".join(each.rstrip(b"\r\n") + b"\n" for each in (*rest, *wanted))
+
+
+def _parts_of_go_mod(content: bytes) -> tuple[list[bytes], list[bytes]]:
+    """Return the lines without and with replacements of modules."""
+    rest: list[bytes] = []
+    replaced: list[bytes] = []
+    is_inside = False
+    for line in content.splitlines(keepends=True):
+        found = None if is_inside else _GO_REPLACE.match(line)
+        is_inside = is_inside or bool(found and found[1])
+        (replaced if is_inside or found else rest).append(line)
+        is_inside = is_inside and b")" not in line
+    return rest, replaced
+
+
 # ---------------------------------------------------------------- package.json
 
 
-def _package_json(content: bytes, trusted: bytes | None) -> bytes:
+def _json_keys(content: bytes, trusted: bytes | None, keys: Sequence[str]) -> bytes:
     new = _json_table(content)
     old = _json_table(trusted) if trusted is not None else {}
-    if {key: new[key] for key in PACKAGE_JSON_KEYS if key in new} == {
-        key: old[key] for key in PACKAGE_JSON_KEYS if key in old
+    if {key: new[key] for key in keys if key in new} == {
+        key: old[key] for key in keys if key in old
     }:
         return content
-    for key in PACKAGE_JSON_KEYS:
+    for key in keys:
         new.pop(key, None)
         if key in old:
             new[key] = old[key]

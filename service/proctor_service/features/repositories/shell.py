@@ -40,14 +40,19 @@ class Shell:
         self,
         work: str | Sequence[str],
         before: str | Sequence[str] | None = None,
+        between: str = "",
         timeout_seconds: float | None = None,
     ) -> Command:
-        """Return the command that does the work in the directory; `before`: its output is on stderr."""
+        """Return the command that does the work in the directory.
+
+        `before`: a command whose output is on stderr. `between`: lines for the shell behind that command.
+        """
         lines = [f"cd {shlex.quote(self.directory)} || exit 126"]
         lines += [f"export {name}={shlex.quote(value)}" for name, value in self.variables.items()]
         if before is not None:
             text = before if isinstance(before, str) else shlex.join(before)
             lines.append("{ eval " + shlex.quote(text) + "; } >&2 || exit 125")
+            lines.append(between)
         if isinstance(work, str):
             lines.append(work)
             words: Sequence[str] = ()

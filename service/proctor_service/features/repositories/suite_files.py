@@ -16,6 +16,24 @@ from proctor_service.features.repositories.ignore_rules import NamePattern
 FOLDER_NAMES = frozenset([b"tests", b"test", b"testing", b"__tests__", b"spec", b"specs"])
 _MAYBE_SOURCE = frozenset([b"test", b"testing", b"spec", b"specs"])
 """Names that folders of source have, too, such as `django/test`."""
+_WORDS_IN_FOLDER_NAMES = frozenset(
+    [
+        b"test",
+        b"tests",
+        b"testsuite",
+        b"unittest",
+        b"unittests",
+        b"spec",
+        b"specs",
+        b"e2e",
+        b"checks",
+        b"check",
+        b"qa",
+        b"regression",
+        b"regressions",
+    ]
+)
+"""Words of other folders of tests, such as `unit_tests`; they count where no name above is on the way."""
 _PYTEST_NAMES = (b"test_*.py", b"*_test.py")
 _UNITTEST_NAMES = (b"test_*.py", b"*_test.py", b"tests.py")
 _NODE_ENDINGS = (b"js", b"cjs", b"mjs", b"jsx", b"ts", b"cts", b"mts", b"tsx", b"vue", b"coffee")
@@ -166,15 +184,15 @@ def folders_of(
         parts = path.split(b"/")
         depths = [depth for depth, part in enumerate(parts[:-1]) if part in FOLDER_NAMES]
         depths = [each for each in depths if parts[each] != b"testing"] or depths
+        depths = depths or [at for at, part in enumerate(parts[:-1]) if _has_word_of_tests(part)]
         for depth in reversed(depths) if found.is_guess else depths:
             folder = b"/".join(parts[: depth + 1])
             if folder in folders:
                 break
             if folder in refused:
                 continue
-            is_source = parts[depth] in _MAYBE_SOURCE and any(
-                each.startswith(folder + b"/") for each in source
-            )
+            is_maybe = parts[depth] in _MAYBE_SOURCE or parts[depth] not in FOLDER_NAMES
+            is_source = is_maybe and any(each.startswith(folder + b"/") for each in source)
             if not is_source:
                 folders[folder] = None
                 break
@@ -182,22 +200,48 @@ def folders_of(
     return list(folders)
 
 
+def _has_word_of_tests(name: bytes) -> bool:
+    return not _WORDS_IN_FOLDER_NAMES.isdisjoint(re.split(rb"[_.-]", name.lower()))
+
+
 _NODE_SETTINGS = tuple(
-    f"{stem}.{ending}"
-    for stem in ("jest.config", "vitest.config", "vite.config", "ava.config")
-    for ending in ("js", "cjs", "mjs", "ts", "mts", "json")
+    stem + ending
+    for stem in (
+        *("jest.config", "vitest.config", "vitest.workspace", "vite.config", "ava.config"),
+        *("babel.config", ".babelrc", "karma.conf", "playwright.config", "cypress.config"),
+    )
+    for ending in ("", ".js", ".cjs", ".mjs", ".ts", ".mts", ".json")
 )
 _MOCHA_SETTINGS = (".mocharc.js", ".mocharc.cjs", ".mocharc.json", ".mocharc.yml", ".mocharc.yaml")
-_VALUE = r"""["']?\s*:\s*(\[[^\]]{0,2000}\]|["'][^"'\n]{1,300}["'])"""
+_VALUE = r"""["']?\s*:\s*(\[[^\]]{0,2000}\]|["'][^"'\n]{1,300}["']|\{[^{}]{0,2000}\})"""
 _NODE_KEY = re.compile(
     r"\b(?:setupFiles(?:AfterEnv)?|setupTestFrameworkScriptFile|globalSetup|globalTeardown|testEnvironment|"
     rf"reporters|testRunner|testSequencer|testResultsProcessor|snapshotSerializers){_VALUE}"
 )
 """Matches `setupFilesAfterEnv: ["<rootDir>/config/jest/setup.js"]`."""
+_NODE_TOOL_KEY = re.compile(
+    r"\b(?:transform|resolver|runner|preset|presets|plugins|extends|dependencyExtractor|snapshotResolver|"
+    rf"filter){_VALUE}"
+)
+"""Matches `transform: {"^.+$": "<rootDir>/scripts/compile.js"}`."""
 _MOCHA_KEY = re.compile(
     rf"\b(?:require|file|reporter|ui)(?:{_VALUE}|:((?:\s{{0,40}}-?\s{{0,40}}[^\s:\[\"']{{1,200}}(?=\n|\Z)){{1,20}}))"
 )
 """Matches `"require": ["./test/setup.js"]`, and the lines of YAML for it."""
+
+
+_LOADED = re.compile(
+    r"""(?:\brequire\(|\bimport\(|\bfrom|\bimport)\s*["'](\.{1,2}/[^"'\n]{1,300})["']"""
+)
+"""Matches `require("./config/jest.base")` and `import base from "../jest.base.js"`."""
+_SOURCE_FOLDERS = frozenset(
+    ["src", "lib", "source", "app", "dist", "packages", "plugin", "plugins", "presets"]
+)
+"""Folders whose files are no settings, though settings may load them: a plugin's load its own source."""
+_WORD_OF_SETTINGS = re.compile(
+    r"jest|vite|babel|mocha|karma|config|setup|test|preset|transform|environment|reporter"
+)
+"""Words of files of settings at the repository's root, where sources such as `index.js` may lie, too."""
 
 
 def files_of_settings(read: Read) -> frozenset[str]:
@@ -210,12 +254,44 @@ def files_of_settings(read: Read) -> frozenset[str]:
         texts.append((_MOCHA_KEY, json.dumps(package.get("mocha"))))
     except (ValueError, RecursionError, AttributeError):
         pass
-    found = set()
+    found: set[str] = set()
     for pattern, text in texts:
-        for match in pattern.finditer((text or "")[:MAX_SETTINGS_CHARACTERS]):
-            for word in re.findall(r"[\w@<>./-]+", " ".join(filter(None, match.groups()))):
-                found |= _existing(word, read)
+        found |= _named_by(pattern, text, read)
+        if pattern is _NODE_KEY:
+            tools = _named_by(_NODE_TOOL_KEY, text, read)
+            found |= {each for each in tools if not _may_be_source(each)}
+    for name in (*_NODE_SETTINGS, *_MOCHA_SETTINGS, *tuple(found)):
+        found |= _loaded_by(name, read, 3)
     return frozenset(found)
+
+
+def _named_by(key: re.Pattern[str], text: str | None, read: Read) -> set[str]:
+    """Return the files that the values of keys name."""
+    found = set()
+    for match in key.finditer((text or "")[:MAX_SETTINGS_CHARACTERS]):
+        for word in re.findall(r"[\w@<>./-]+", " ".join(filter(None, match.groups()))):
+            found |= _existing(word, read)
+    return found
+
+
+def _may_be_source(path: str) -> bool:
+    *folders, name = path.split("/")
+    if not folders:
+        return _WORD_OF_SETTINGS.search(name) is None
+    return not _SOURCE_FOLDERS.isdisjoint(folders)
+
+
+def _loaded_by(name: str, read: Read, depth: int) -> set[str]:
+    """Return the files that a file of settings loads, and those that these load."""
+    found: set[str] = set()
+    for match in _LOADED.finditer((read(name) or "")[:MAX_SETTINGS_CHARACTERS]):
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(name), match[1]))
+        if posixpath.basename(path) not in command_scripts.PARTLY_PROTECTED:
+            existing = {each for each in _existing(path, read) if not _may_be_source(each)}
+            for each in existing - found:
+                found |= {each}
+                found |= _loaded_by(each, read, depth - 1) if depth > 1 else set()
+    return found
 
 
 def _existing(word: str, read: Read) -> set[str]:

@@ -111,7 +111,10 @@ class _Taking:
         elif state.mode == "link":
             self._links.add(path)
         name = path.rpartition(b"/")[2]
-        if name in SIGNAL_FILES:
+        is_of_gradle = name.endswith((b".gradle", b".gradle.kts")) or b"buildSrc" in path.split(
+            b"/"
+        )
+        if name in SIGNAL_FILES or is_of_gradle:
             self._signals["build_files_changed"] = None
         if name.endswith(b".rs") and state is not None and path in self._paths:
             before = self._base.state(path)
@@ -121,6 +124,9 @@ class _Taking:
     def _has_own_keys(self, path: bytes) -> bool:
         if not settings_keys.has_protected_keys(path):
             return False
+        name = path.rpartition(b"/")[2]
+        if name in (b"Cargo.toml", b"go.mod", b"composer.json"):
+            return self._rules.has_keys_of(name)
         return self._rules.has_node if path.endswith(b".json") else self._rules.has_python
 
     def _take_keys(self, path: bytes, state: FileState | None) -> None:

@@ -11,6 +11,7 @@ import time
 from typing import Any
 
 Listener: Any = None
+parent_of: Any = None
 _END_SECONDS = 10.0
 
 
@@ -22,25 +23,46 @@ def main(action: str, value: Any) -> None:
     os.makedirs(os.path.dirname(value), 0o755, exist_ok=True)
     stop, wake = os.pipe()
     ready, readiness = os.pipe()
+    session = os.getppid()
     process = os.fork()
     if process == 0:
         try:
-            _serve(value, stop, wake, readiness)
+            _serve(value, stop, wake, readiness, session)
         finally:
             os._exit(0)
     os.close(readiness)
     os.read(ready, 1)
 
 
-def _serve(path: str, stop: int, wake: int, readiness: int) -> None:
+def _serve(path: str, stop: int, wake: int, readiness: int, session: int) -> None:
     os.setsid()
     os.set_blocking(wake, False)
-    signal.signal(signal.SIGTERM, lambda *_: None)
+    for each in (signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(each, lambda *_: None)
     signal.set_wakeup_fd(wake)
     os.write(1, b"%d\n" % os.getpid())
-    listener = Listener(path, _record)
+    listener = Listener(path, _record, _Command(session))
     os.close(readiness)
     listener.serve(stop)
+
+
+class _Command:
+    """The number of the process that the session starts next: it runs the command of the tests.
+
+    It is found when it is first asked for, since the command runs then. None where orphans of this sandbox
+    do not become children of the session, as this process is one.
+    """
+
+    def __init__(self, session: int) -> None:
+        self._session = session
+        self._found: int | None = None
+
+    def __call__(self) -> int | None:
+        if self._found is None and os.getppid() == self._session:
+            numbers = sorted(int(each) for each in os.listdir("/proc") if each.isdigit())
+            later = (each for each in numbers if each > os.getpid())
+            self._found = next((each for each in later if parent_of(each) == self._session), None)
+        return self._found
 
 
 def _record(line: bytes) -> None:

@@ -521,6 +521,17 @@ def print_site_packages(directory: str) -> None:
     os.write(1, json.dumps(sorted(writable)).encode())
 
 
+def print_modules(folders: list[str]) -> None:
+    """Print the names of the modules in folders with packages, as JSON."""
+    found = set()
+    for folder in folders:
+        for name in os.listdir(folder):
+            stem, _, ending = name.partition(".")
+            if ending in ("", "py") or ending.endswith("so"):
+                found.add(stem)
+    os.write(1, json.dumps(sorted(found)).encode("ascii", "backslashreplace"))
+
+
 def _place(directory: str, pattern: str) -> str:
     if pattern.startswith("/"):
         return pattern.rstrip("/")
@@ -553,6 +564,7 @@ _ACTIONS: dict[str, Callable[..., None]] = {
     "mark": mark_files,
     "facts": print_facts,
     "site_packages": print_site_packages,
+    "modules": print_modules,
 }
 
 

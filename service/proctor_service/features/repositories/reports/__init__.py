@@ -29,7 +29,7 @@ from proctor_service.features.repositories.reports.text import (
     sympy_report,
 )
 
-__all__ = ["FALLBACKS", "doctest_paths", "report_of"]
+__all__ = ["DEFAULT_JUNIT", "FALLBACKS", "doctest_paths", "report_of"]
 
 DEFAULT_JUNIT = (
     "*target/surefire-reports/*.xml",
@@ -73,7 +73,7 @@ def report_of(
             }
             return InProcess(kind, socket, directory, changed, texts)
         case "node" | "jest" | "vitest" | "mocha":
-            return NodeReport(kind, posixpath.dirname(socket), directory)
+            return NodeReport(kind, socket, directory)
         case "go":
             return go_report()
         case "cargo":

@@ -100,6 +100,8 @@ class Events:
         """Read the listener's record; a line that is no event is left out."""
         events = cls()
         for role, kind, fields in _messages(lines):
+            if kind == "restart":
+                events = cls()
             events._add(role, kind, fields)
         return events
 

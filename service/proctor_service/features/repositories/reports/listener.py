@@ -4,8 +4,11 @@ Runs beside the tests in the sandbox, in an interpreter that the image does not 
 standard library alone: `python3 listener.py SOCKET RECORD`. It ends with SIGTERM.
 
 A record has one line for each message: [process, role, kind, field, …]. `process` numbers the
-connections. Only the process that claims the session first and its workers, which name its token,
-are recorded; what else speaks leaves a line with the kind `refused`.
+connections. Recorded are processes that claim a session, and their workers, which name its token and
+descend from them; what else speaks leaves a line with the kind `refused`. A claimant descends from the
+command of the tests, and from no other claimant that has not ended: what tests start is no runner.
+
+Programs without packets connect at SOCKET-lines, which is a claim, and send lines of JSON.
 """
 
 from __future__ import annotations
@@ -23,10 +26,16 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import IO
 
+LINES = "-lines"
+"""Ends the path of the socket for lines."""
+RESTART = bytes([signal.SIGUSR1])
+RESTARTED = "-restarted"
+"""Ends the path of a file that is there after a restart."""
 MOST_CONNECTIONS = 256
-MOST_BYTES = 256 * 1024 * 1024
+MOST_BYTES = 64 * 1024 * 1024
 """Of all messages of a run; what comes after is not recorded."""
 PACKET_BYTES = 256 * 1024
+MOST_LINE_BYTES = 1024 * 1024
 CODE_BYTES = 16
 KINDS = frozenset(["test", "failed", "repeat", "raw", "reported", "collect", "doubt", "end"])
 PR_SET_DUMPABLE = 4
@@ -80,6 +89,27 @@ class Connection:
         return fields[1:]
 
 
+class LineConnection:
+    """One process that sends lines."""
+
+    def __init__(self, channel: socket.socket, number: int) -> None:
+        self.channel = channel
+        self.number = number
+        self.process_id = peer_of(channel)
+        self.role = ""
+        self._rest = b""
+
+    def receive(self) -> list[bytes] | None:
+        """Read lines that have ended; None at the end. Raises ValueError for one that is too long."""
+        data = self.channel.recv(PACKET_BYTES)
+        if not data:
+            return None
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > MOST_LINE_BYTES:
+            raise ValueError("a line of too many bytes")
+        return lines
+
+
 def peer_of(channel: socket.socket) -> int:
     """The process that connected."""
     credentials = channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
@@ -87,69 +117,106 @@ def peer_of(channel: socket.socket) -> int:
 
 
 class Listener:
-    """Accepts connections at `path` and hands each event to `record` as a line."""
+    """Accepts connections at `path` and hands each event to `record` as a line.
 
-    def __init__(self, path: str, record: Callable[[bytes], object]) -> None:
+    `command`: returns the number of the process that runs the command of the tests, None if unknown.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        record: Callable[[bytes], object],
+        command: Callable[[], int | None] = lambda: None,
+    ) -> None:
+        self._path = path
         self._record = record
-        self._token = secrets.token_hex(16).encode()
-        self._connections: dict[int, Connection] = {}
-        self._claimants: set[tuple[int, bytes, bytes]] = set()
+        self._command = command
+        self._token = b""
+        self._tokens: set[bytes] = set()
+        self._connections: dict[int, Connection | LineConnection] = {}
+        self._has_ended: dict[tuple[int, bytes], bool] = {}
         self._total = 0
         self._total_bytes = 0
         self._selector = selectors.DefaultSelector()
-        self._server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._server.bind(path)
+        self._server = self._listening(path, socket.SOCK_SEQPACKET)
+        self._line_server = self._listening(path + LINES, socket.SOCK_STREAM)
+
+    def _listening(self, path: str, kind: int) -> socket.socket:
+        server = socket.socket(socket.AF_UNIX, kind)
+        server.bind(path)
         os.chmod(path, 0o666)
-        self._server.listen(64)
-        self._server.setblocking(False)
-        self._selector.register(self._server, selectors.EVENT_READ)
+        server.listen(64)
+        server.setblocking(False)
+        self._selector.register(server, selectors.EVENT_READ)
+        return server
 
     def serve(self, stop: int) -> None:
-        """Take events until the descriptor `stop` becomes readable, then those that still wait."""
+        """Take events until `stop` ends or has a byte that is no RESTART, then those that still wait."""
         self._selector.register(stop, selectors.EVENT_READ)
         while True:
             ready = [key.fileobj for key, _ in self._selector.select()]
             self._take(ready)
             if stop in ready:
-                break
+                if os.read(stop, 1) != RESTART:
+                    break
+                self._restart()
         while ready := [key.fileobj for key, _ in self._selector.select(0) if key.fileobj != stop]:
             self._take(ready)
         for connection in list(self._connections.values()):
             self._close(connection)
         self._server.close()
+        self._line_server.close()
         self._selector.close()
+
+    def _restart(self) -> None:
+        """Let all that was said count no more: a build ran the submission's code, and no test."""
+        for connection in list(self._connections.values()):
+            self._close(connection)
+        self._has_ended.clear()
+        self._tokens.clear()
+        self._record(b'[0, "", "restart"]\n')
+        with open(self._path + RESTARTED, "wb"):
+            pass
 
     def _take(self, ready: Sequence[object]) -> None:
         for each in ready:
             if each is self._server:
-                self._accept()
+                self._accept(self._server, Connection)
+            elif each is self._line_server:
+                self._accept(self._line_server, LineConnection)
             elif isinstance(each, socket.socket) and each.fileno() in self._connections:
                 self._read(self._connections[each.fileno()])
 
-    def _accept(self) -> None:
-        channel, _ = self._server.accept()
+    def _accept(self, server: socket.socket, make: type[Connection] | type[LineConnection]) -> None:
+        channel, _ = server.accept()
         if len(self._connections) >= MOST_CONNECTIONS:
             channel.close()
             return
         self._total += 1
         try:
-            connection = Connection(channel, self._total)
+            connection = make(channel, self._total)
         except OSError:
+            channel.close()
+            return
+        if isinstance(connection, LineConnection) and not self._admit(connection, b"", b"main"):
             channel.close()
             return
         self._connections[channel.fileno()] = connection
         self._selector.register(channel, selectors.EVENT_READ)
 
-    def _close(self, connection: Connection) -> None:
+    def _close(self, connection: Connection | LineConnection) -> None:
         self._selector.unregister(connection.channel)
         del self._connections[connection.channel.fileno()]
         connection.channel.close()
 
-    def _read(self, connection: Connection) -> None:
+    def _read(self, connection: Connection | LineConnection) -> None:
         try:
             fields = connection.receive()
             if fields is None:
                 self._close(connection)
+            elif isinstance(connection, LineConnection):
+                for line in fields:
+                    self._note(connection, [b"line", line])
             else:
                 self._handle(connection, fields)
         except (OSError, ValueError, IndexError) as error:
@@ -168,29 +235,42 @@ class Listener:
             connection.channel.send(b"y" + self._token if is_admitted else b"n")
             self._note(connection, [b"claim" if is_admitted else b"refused", *rest[:2]])
         elif kind in KINDS and connection.role:
+            if kind == "end" and connection.role == "main":
+                self._has_ended[identity_of(connection.process_id)] = True
             self._note(connection, fields)
         elif kind not in KINDS:
             raise ValueError("a message of no kind")
 
-    def _admit(self, connection: Connection, token: bytes, role: bytes) -> bool:
-        """Give the connection a role: one process at a time reports, and its workers do."""
-        identity = identity_of(connection.process_id)
-        others = [each for each in self._connections.values() if each.role == "main"]
-        if role == b"worker" and secrets.compare_digest(token, self._token):
+    def _admit(self, connection: Connection | LineConnection, token: bytes, role: bytes) -> bool:
+        """Give the connection a role: that of a process that reports, or of one of its workers."""
+        process = connection.process_id
+        mains = [each for each in self._connections.values() if each.role == "main"]
+        is_inner = any(
+            is_below(process, each[0])
+            for each, has_ended in self._has_ended.items()
+            if not has_ended and identity_of(each[0]) == each
+        )
+        if role == b"worker" and is_inner and token in self._tokens:
             connection.role = "worker"
-        elif role == b"main" and identity in self._claimants:
-            self._note(connection, [b"contested"])
-        elif role == b"main" and not others:
+        elif role == b"main" and not is_inner and self._is_of_command(process):
+            if mains:  # of two that run at once, the worse outcomes count
+                self._note(connection, [b"contested"])
+            if not self._has_ended.get(identity_of(process), True):
+                # it claims again, and the session before has no end: what it says is another program's
+                self._note(connection, [b"contested"])
+                self._note(connection, [b"doubt", b"", b"second_session"])
             connection.role = "main"
-            self._claimants.add(identity)
+            self._has_ended[identity_of(process)] = False
             self._token = secrets.token_hex(16).encode()
-        elif role == b"main" and not any(
-            is_below(connection.process_id, each.process_id) for each in others
-        ):
-            self._note(connection, [b"contested"])
+            self._tokens.add(self._token)
         return bool(connection.role)
 
-    def _note(self, connection: Connection, fields: list[bytes]) -> None:
+    def _is_of_command(self, process_id: int) -> bool:
+        """Return True for the command of the tests and its descendants, or if the command is unknown."""
+        command = self._command()
+        return command is None or process_id == command or is_below(process_id, command)
+
+    def _note(self, connection: Connection | LineConnection, fields: list[bytes]) -> None:
         words = [each.decode("utf-8", "replace") for each in fields]
         line = json.dumps([connection.number, connection.role, *words]).encode() + b"\n"
         self._total_bytes += len(line)
@@ -198,30 +278,34 @@ class Listener:
             self._record(line)
 
 
-def identity_of(process_id: int) -> tuple[int, bytes, bytes]:
-    """A process and its program: number, time of start, and address of the stack, which exec changes."""
+def identity_of(process_id: int) -> tuple[int, bytes]:
+    """A process: its number and its time of start. Another program in it is the same process."""
     try:
         with open(f"/proc/{process_id}/stat", "rb") as status:
-            fields = status.read().rpartition(b")")[2].split()
-        return process_id, fields[19], fields[25]
+            return process_id, status.read().rpartition(b")")[2].split()[19]
     except (OSError, IndexError):
-        return process_id, b"", b""
+        return process_id, b""
 
 
 def is_below(process_id: int, above: int) -> bool:
     """Return True if a process is a descendant of another."""
     for _ in range(64):
-        try:
-            with open(f"/proc/{process_id}/stat", "rb") as status:
-                # "41 (a name) S 7 …": the parent's number is the second field behind the name
-                process_id = int(status.read().rpartition(b")")[2].split()[1])
-        except (OSError, ValueError, IndexError):
-            return False
+        process_id = parent_of(process_id)
         if process_id == above:
             return True
         if process_id <= 1:
             return False
     return False
+
+
+def parent_of(process_id: int) -> int:
+    """Return the number of a process's parent, 0 if it is gone."""
+    try:
+        with open(f"/proc/{process_id}/stat", "rb") as status:
+            # "41 (a name) S 7 …": the parent's number is the second field behind the name
+            return int(status.read().rpartition(b")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def main(path: str, record_path: str) -> None:

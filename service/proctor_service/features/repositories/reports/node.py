@@ -4,77 +4,63 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from proctor_service.features.repositories.reports.interface import (
     SEVERITY,
     ImageFacts,
     Outcome,
+    Report,
     Reported,
     TestRun,
     add_aliases,
     add_outcome,
 )
+from proctor_service.features.repositories.reports.listener import LINES
 
 OBSERVER = Path(__file__).parent / "node_observer.cjs"
 SEPARATOR = " > "
-OUTCOMES_OF_VITEST: Mapping[str, Outcome] = {
-    "passed": "passed",
-    "pending": "skipped",
-    "skipped": "skipped",
-    "todo": "skipped",
-    "disabled": "skipped",
-}
-"""Statuses of the JSON of jest and vitest; any other is a failure."""
 
 
 @dataclass(frozen=True, slots=True)
-class NodeReport:
-    """The report of `node`, `jest`, `vitest` and `mocha`. `folder` is one of the run's own."""
+class NodeReport(Report):
+    """The report of `node`, `jest`, `vitest` and `mocha`. `socket`: path of the listener's socket."""
 
     kind: str
-    folder: str
+    socket: str
     directory: str
 
     def files(self, image: ImageFacts) -> Mapping[str, bytes]:
         """The module that Node loads before its program."""
         source = OBSERVER.read_text()
-        words = {"@RESULTS@": self._results, "@VITEST@": self._vitest, "@KIND@": self.kind}
+        words = {"@SOCKET@": self.socket + LINES, "@VITEST@": self._vitest, "@KIND@": self.kind}
         for word, value in words.items():
             source = source.replace(word, value)
         return {self._observer: source.encode()}
 
     @property
     def _observer(self) -> str:
-        return posixpath.join(self.folder, "observer.cjs")
-
-    @property
-    def _results(self) -> str:
-        return posixpath.join(self.folder, "results")
+        return posixpath.join(posixpath.dirname(self.socket), "observer.cjs")
 
     @property
     def _vitest(self) -> str:
-        return posixpath.join(self.folder, "vitest.json")
+        return posixpath.join(posixpath.dirname(self.socket), "vitest.json")
 
     def variables(self, present: Mapping[str, str]) -> Mapping[str, str]:
         """Node's options: those that are there, and the module."""
         options = [present.get("NODE_OPTIONS", ""), f"--require {self._observer}"]
         return {"NODE_OPTIONS": " ".join(filter(None, options))}
 
-    def collects(self) -> Sequence[str]:
-        """The lines of the module, and the JSON of vitest."""
-        return (self._results, self._vitest)
-
     def read(self, run: TestRun) -> Reported:
         """Read tests by path (`Ring > push > drops`); also with spaces, with the file, and by file."""
         outcomes: dict[str, Outcome] = {}
         others: dict[str, Outcome] = {}
         written: dict[str, set[str]] = {}
-        lines = run.files.get(self._results, b"").splitlines()
-        for file, names, outcome in (*_lines(lines), *_of_vitest(run.files.get(self._vitest, b""))):
+        lines, signals = _recorded(run.events)
+        for file, names, outcome in _lines(lines):
             file = posixpath.relpath(file, self.directory) if file else ""
             test = SEPARATOR.join(names)
             found: list[tuple[str, Outcome]] = []
@@ -87,31 +73,36 @@ class NodeReport:
                 add_outcome(others, name, word)
                 written.setdefault(name, set()).update([test] if names else [])
         aliases = add_aliases(outcomes, others, written)
-        return Reported(outcomes, self.kind, is_complete=bool(outcomes), aliases=aliases)
+        return Reported(
+            outcomes, self.kind, tuple(signals), is_complete=bool(outcomes), aliases=aliases
+        )
 
 
-def _lines(lines: Sequence[bytes]) -> Iterator[tuple[str, list[str], Outcome]]:
+def _recorded(events: Iterable[bytes]) -> tuple[list[str], set[str]]:
+    """Return the lines that the listener took, and signals of another program that wanted to report."""
+    lines: list[str] = []
+    signals: set[str] = set()
+    for event in events:
+        try:
+            _, role, kind, *fields = json.loads(event)
+        except (ValueError, TypeError):
+            continue
+        if kind == "restart":
+            lines, signals = [], set()
+        elif kind in ("contested", "refused"):
+            signals.add("second_runner")
+        elif (role, kind) == ("main", "line") and fields:
+            lines.append(fields[0])
+    return lines, signals
+
+
+def _lines(lines: Sequence[str]) -> Iterator[tuple[str, list[str], Outcome]]:
     for line in lines:
         try:
             found = json.loads(line)
             names = [str(each) for each in found["path"]]
-            outcome, file = found["outcome"], str(found["file"])
-        except (ValueError, TypeError, KeyError):
+            outcome, file = str(found["outcome"]), str(found["file"])
+        except (ValueError, TypeError, KeyError, RecursionError):
             continue
         if outcome in SEVERITY:
-            yield file, names, outcome
-
-
-def _of_vitest(content: bytes) -> Iterator[tuple[str, list[str], Outcome]]:
-    """Read JSON with the keys of jest: testResults, of which each has name, status, assertionResults."""
-    try:
-        files = json.loads(content)["testResults"]
-        for file in files:
-            tests: Any = file["assertionResults"]
-            if file["status"] == "failed" and not tests:
-                yield str(file["name"]), [], "failed"
-            for each in tests:
-                names = [*map(str, filter(None, each["ancestorTitles"])), str(each["title"])]
-                yield str(file["name"]), names, OUTCOMES_OF_VITEST.get(each["status"], "failed")
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return
+            yield file, names, cast(Outcome, outcome)

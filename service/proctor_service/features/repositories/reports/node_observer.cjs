@@ -1,18 +1,45 @@
 "use strict";
 // Loaded by NODE_OPTIONS into each Node process before its program. It writes the outcomes that a test
 // runner's own process knows: node:test's parent, jest's and vitest's main process, mocha.
-// One line of RESULTS is {"file", "path": names from the outside, "outcome"}.
+// A line to SOCKET is {"file", "path": names from the outside, "outcome"}.
 const fs = require("fs");
 const Module = require("module");
-const RESULTS = "@RESULTS@";
+const SOCKET = "@SOCKET@";
 const VITEST = "@VITEST@";
 const { stringify } = JSON;
-const { openSync, writeSync } = fs;
-let descriptor = null;
+const { writeSync } = fs;
+const { wait } = Atomics;
+let socket = null;
+let descriptor = -1;
+
+function claim() {
+  // The listener knows by the connection which process reports, so a child cannot. libuv connects at once.
+  if (socket !== null) return;
+  const { Socket } = require("net");
+  socket = new Socket();
+  socket.on("error", () => {});
+  socket.unref();
+  socket.connect({ path: SOCKET });
+  descriptor = socket._handle ? socket._handle.fd : -1;
+}
+
+function send(data) {
+  let at = 0;
+  while (at < data.length) {
+    try {
+      at += writeSync(descriptor, data, at);
+    } catch (error) {
+      if (error.code !== "EAGAIN") return false;
+      wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1);
+    }
+  }
+  return true;
+}
 
 function record(file, names, outcome) {
-  if (descriptor === null) descriptor = openSync(RESULTS, "a");
-  writeSync(descriptor, stringify({ file: file || "", path: names, outcome }) + "\n");
+  claim();
+  const line = stringify({ file: file || "", path: names, outcome }) + "\n";
+  if (descriptor >= 0 && !send(Buffer.from(line))) descriptor = -1;
 }
 
 function hideFromChildren() {
@@ -46,13 +73,17 @@ function observeNodeTests() {
     }
     return push.apply(this, arguments);
   };
-  if (process.execArgv.some((each) => each === "--test" || each.startsWith("--test-"))) hideFromChildren();
+  if (process.execArgv.some((each) => each === "--test" || each.startsWith("--test-"))) {
+    claim();
+    hideFromChildren();
+  }
 }
 
 const OF_JEST = { passed: "passed", failed: "failed", pending: "skipped", todo: "skipped", disabled: "skipped", skipped: "skipped", focused: "passed" };
 
 function observedJest(exported) {
   const runCLI = async (...given) => {
+    claim();
     hideFromChildren();
     const answer = await exported.runCLI(...given);
     for (const file of answer.results.testResults) {
@@ -78,6 +109,7 @@ function observeMocha() {
   const { EventEmitter } = require("events");
   const { emit } = EventEmitter.prototype;
   EventEmitter.prototype.emit = function (event, test) {
+    if (event === "start" && /Runner$/.test(this.constructor.name) && this.suite) claim();
     const outcome = typeof event === "string" && Object.prototype.hasOwnProperty.call(OF_MOCHA, event) ? OF_MOCHA[event] : null;
     if (outcome && /Runner$/.test(this.constructor.name) && test && typeof test.titlePath === "function") {
       hideFromChildren();
@@ -102,7 +134,22 @@ function observeVitest() {
   // "/app/node_modules/.bin/vitest", "…/vitest/vitest.mjs"; not "/app/vitest-tests.js"
   if (!/[\\/]vitest(\.mjs)?$/.test(process.argv[1] || "")) return;
   process.argv.splice(2, 0, "--reporter=default", "--reporter=json", "--outputFile.json=" + VITEST);
+  claim();
   hideFromChildren();
+  process.on("exit", () => {
+    let files = [];
+    try {
+      files = JSON.parse(fs.readFileSync(VITEST, "utf8")).testResults;
+    } catch {
+      return;
+    }
+    for (const file of files) {
+      if (file.status === "failed" && !file.assertionResults.length) record(file.name, [], "failed");
+      for (const each of file.assertionResults) {
+        record(file.name, [...each.ancestorTitles.filter(Boolean), each.title], OF_JEST[each.status] || "failed");
+      }
+    }
+  });
 }
 
 ({ node: observeNodeTests, jest: observeJest, mocha: observeMocha, vitest: observeVitest })["@KIND@"]();

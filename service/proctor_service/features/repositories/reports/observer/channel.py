@@ -9,7 +9,7 @@ import _socket
 import os
 import sys
 from types import CodeType, FrameType
-from typing import Any, Callable, List, Optional, Set
+from typing import Any, Callable, List, Set
 
 try:
     from _blake2 import blake2b
@@ -19,8 +19,8 @@ except ImportError:
 WAIT = b"\x3c" + bytes(15)
 """A `struct timeval` of 60 s, for little-endian machines with 64 bits."""
 MOST_BYTES = 60000
-HARMLESS = frozenset(["doubt", "collect", "end", "failed"])
-"""Kinds of messages with which no test passes."""
+HARMLESS = frozenset(["doubt", "collect", "failed"])
+"""Kinds of messages with which no test passes, and no session ends."""
 
 
 def packet(fields: List[bytes], key: bytes) -> bytes:
@@ -47,22 +47,22 @@ class Channel:
 
     `send` works for code objects in `senders` alone, and the functions that `trust` took before the
     process claimed the session look at the callers of what says that a test passed: code that gets
-    hold of the channel cannot simply use it.
+    hold of the channel cannot simply use it. `share` gives the workers' token to functions of `trust`.
     """
 
     def __init__(self, path: str, python: str) -> None:
         self.path = path
         self.senders: Set[CodeType] = set()
-        self.token = b""
         self._open(python)
 
     def _open(self, python: str) -> None:
-        key, process_id, descriptor = b"", -1, -1
+        key, token, process_id, descriptor = b"", b"", -1, -1
         number, caller, process_of = 0, sys._getframe, os.getpid
         read, write = os.read, os.write
         is_claimed = False
         checks: List[Callable[[FrameType], bool]] = []
-        path, senders, channel = self.path, self.senders, self
+        sharers: Set[CodeType] = set()
+        path, senders = self.path, self.senders
 
         def connect(role: bytes) -> bool:
             nonlocal key, process_id, descriptor, number
@@ -75,7 +75,7 @@ class Channel:
                 if len(key) != 32:
                     return False
                 descriptor = socket.detach()
-                return transmit([b"hello", role, python.encode(), channel.token])
+                return transmit([b"hello", role, python.encode(), token])
             except OSError:
                 return False
 
@@ -104,23 +104,30 @@ class Channel:
             data += [str.encode(each, "utf-8", "backslashreplace")[:MOST_BYTES] for each in fields]
             return transmit(data)
 
-        def claim(role: str, runner: str) -> Optional[bytes]:
-            """Ask to be the process that reports; returns its workers' token, None if refused."""
-            if caller(1).f_code not in senders:
-                return None
-            if not transmit([b"claim", role.encode(), runner.encode(), channel.token]):
-                return None
+        def claim(role: str, runner: str, session_token: bytes = b"") -> bool:
+            """Ask once to be a process that reports, a worker by the token of its session."""
+            nonlocal is_claimed, token
+            if is_claimed or caller(1).f_code not in senders:
+                return False
+            if not transmit([b"claim", role.encode(), runner.encode(), session_token]):
+                return False
             answer = read(descriptor, 64)
-            nonlocal is_claimed
             is_claimed = True
-            return answer[1:] if answer[:1] == b"y" else None
+            token = answer[1:]
+            return answer[:1] == b"y"
 
-        def trust(check: Callable[[FrameType], bool]) -> None:
+        def share() -> bytes:
+            """Return the token for this process's workers to a function in `sharers`."""
+            return token if caller(1).f_code in sharers else b""
+
+        def trust(check: Callable[[FrameType], bool], *sharing: CodeType) -> None:
             if not is_claimed:
                 checks.append(check)
+                sharers.update(sharing)
 
         own = {connect.__code__, send.__code__, claim.__code__}
         self.send: Callable[..., bool] = send
-        self.trust: Callable[[Callable[[FrameType], bool]], None] = trust
-        self.claim: Callable[[str, str], Optional[bytes]] = claim
+        self.trust: Callable[..., None] = trust
+        self.claim: Callable[..., bool] = claim
+        self.share: Callable[[], bytes] = share
         self.is_open = connect(b"process")

@@ -41,9 +41,10 @@ class PytestSession:
             own._finish.__code__: (own.pytest_runtest_logreport, own.pytest_sessionfinish),
             own._repeat.__code__: (own.pytest_runtest_call,),
             own._note.__code__: (own.pytest_pyfunc_call, own.pytest_runtest_call),
+            own._end.__code__: (own.pytest_sessionfinish,),
         }
         channel.senders.update([own._send.__code__, own._claim.__code__, *self._callers])
-        channel.trust(self._is_right)
+        channel.trust(self._is_right, own.pytest_configure_node.__code__)
         frameworks.protect(own, Observation, Channel, Frameworks)
 
     def _is_right(self, frame: Any) -> bool:
@@ -65,11 +66,8 @@ class PytestSession:
     def _send(self, kind: str, *fields: str) -> None:
         self._channel.send(kind, *fields)
 
-    def _claim(self, role: str) -> None:
-        token = self._channel.claim(role, "pytest")
-        self._role = role if token is not None else "refused"
-        if token:
-            self._channel.token = token
+    def _claim(self, role: str, token: bytes = b"") -> None:
+        self._role = role if self._channel.claim(role, "pytest", token) else "refused"
 
     def pytest_load_initial_conftests(self, early_config: Any) -> None:
         frame: Any = sys._getframe()
@@ -78,6 +76,8 @@ class PytestSession:
             frame = frame.f_back
         if "PYTEST_XDIST_WORKER" not in os.environ:
             self._claim("main")
+            if self._role == "refused":  # a session inside of a test
+                early_config.pluginmanager.unregister(self)
         self._set_root(early_config)
 
     def _set_root(self, config: Any) -> None:
@@ -87,14 +87,13 @@ class PytestSession:
         self._prefix = "" if prefix.startswith(".") else prefix + "/"
 
     def pytest_configure_node(self, node: Any) -> None:
-        node.workerinput[TOKEN] = self._channel.token
+        node.workerinput[TOKEN] = self._channel.share()
 
     def pytest_sessionstart(self, session: Any) -> None:
         config = session.config
         worker = getattr(config, "workerinput", None)
         if worker is not None:
-            self._channel.token = worker.get(TOKEN, b"")
-            self._claim("worker")
+            self._claim("worker", worker.get(TOKEN, b""))
         elif not self._role:
             self._claim("main")
         if config.pluginmanager.hasplugin("dsession"):
@@ -189,9 +188,14 @@ class PytestSession:
         if helper is not None and self._is_foreign(helper):
             return "helper_replaced " + str(helper.__name__)
         definition = definitions.of(path, rest.partition("[")[0])
-        if definition is not None and self._frameworks.is_replaced(function, definition):
-            return "test_replaced"
-        return None
+        if (
+            definition is None
+        ):  # a test that the file did not define: a generated one, or a forged one
+            is_forged = not self._frameworks.is_changed(path) and self._frameworks.is_of_submission(
+                function
+            )
+            return "test_replaced" if is_forged else None
+        return "test_replaced" if self._frameworks.is_replaced(function, definition) else None
 
     def _is_foreign(self, function: Any) -> bool:
         wrote = self._frameworks.definitions.wrote(getattr(function, "__code__", None))
@@ -240,7 +244,10 @@ class PytestSession:
             self._send("doubt", "", "framework_changed", changed)
         for name in list(self._phases):
             self._finish(name)
-        self._send("end", str(int(exitstatus)))
+        self._end(exitstatus)
+
+    def _end(self, exitstatus: Any) -> None:
+        self._channel.send("end", str(int(exitstatus)))
 
 
 def tracers() -> Tuple[Any, Any]:

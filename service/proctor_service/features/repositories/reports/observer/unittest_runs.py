@@ -20,23 +20,25 @@ SEVERITY = ("passed", "unexpected_pass", "expected_failure", "skipped", "failed"
 
 
 class UnittestRuns:
-    """Observes `TestCase.run`; test cases inside of a test are not observed."""
+    """Observes `TestCase.run`; test cases inside of a test are not observed, also not of pytest's."""
 
     def __init__(self, channel: Channel, frameworks: Frameworks) -> None:
         self._channel = channel
         self._frameworks = frameworks
         self._is_claimed = False
+        self._is_admitted = False
         self._is_inside = False
         self._outer: Set[Any] = set()
         self._module = ""
         own = UnittestRuns
-        channel.senders.update([own._send.__code__, own.claim.__code__, own._run.__code__])
+        codes = [each.__code__ for each in (own._send, own.claim, own._run, own._end)]
+        channel.senders.update(codes)
         channel.trust(self._is_right)
         frameworks.protect(own, Observation, Channel, Frameworks)
 
     def _is_right(self, frame: Any) -> bool:
         """Return True for a call with nothing of the submission above."""
-        is_own = frame.f_code is UnittestRuns._run.__code__
+        is_own = frame.f_code in (UnittestRuns._run.__code__, UnittestRuns._end.__code__)
         return is_own and not self._frameworks.foreign_frame(frame, self._outer)
 
     def _failed(self, name: str) -> Callable[[], None]:
@@ -55,9 +57,8 @@ class UnittestRuns:
         while frame is not None:
             self._outer.add(frame)
             frame = frame.f_back
-        token = self._channel.claim("main", "unittest")
-        if token:
-            self._channel.token = token
+        self._is_admitted = self._channel.claim("main", "unittest")
+        if self._is_admitted:
             for name in self._frameworks.accept_changes():
                 self._send("doubt", "", "framework_changed", name)
 
@@ -76,11 +77,14 @@ class UnittestRuns:
         def run(runner: Any, test: Any) -> Any:
             self.claim()
             result = original(runner, test)
-            if not self._is_inside:
-                self._send("end", "0" if result.wasSuccessful() else "1")
+            if self._is_admitted and not self._is_inside:
+                self._end(result)
             return result
 
         return run
+
+    def _end(self, result: Any) -> None:
+        self._channel.send("end", "0" if result.wasSuccessful() else "1")
 
     def observed_run(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """`TestCase.run` with both observations."""
@@ -88,6 +92,9 @@ class UnittestRuns:
         def run(case: Any, result: Any = None) -> Any:
             __tracebackhide__ = True
             if result is None or self._is_inside or "_pytest" in type(result).__module__:
+                return original(case, result)
+            self.claim()
+            if not self._is_admitted:
                 return original(case, result)
             self._is_inside = True
             try:
@@ -98,7 +105,6 @@ class UnittestRuns:
         return run
 
     def _run(self, original: Callable[..., Any], case: Any, result: Any) -> Any:
-        self.claim()
         method = case._testMethodName
         name = ".".join([type(case).__module__, type(case).__qualname__, method])
         function = getattr(case, method, None)
@@ -153,8 +159,10 @@ class UnittestRuns:
         if changed:
             return "framework_changed " + changed
         path = getattr(sys.modules.get(module), "__file__", None)
-        if path is None or function is None:
+        if function is None:
             return ""
+        if path is None:  # a class that says that it is of a module which is not there
+            return "test_replaced" if frameworks.is_of_submission(function) else ""
         path = os.path.realpath(path)
         definitions = frameworks.definitions
         if definitions.is_replaced_in(path):
@@ -164,9 +172,10 @@ class UnittestRuns:
             return "helper_replaced " + str(helper.__name__)
         name = "::".join(type(case).__qualname__.split(".")) + "::" + method
         definition = definitions.of(path, name)
-        if definition is not None and frameworks.is_replaced(function, definition):
-            return "test_replaced"
-        return ""
+        if definition is None:
+            is_forged = not frameworks.is_changed(path) and frameworks.is_of_submission(function)
+            return "test_replaced" if is_forged else ""
+        return "test_replaced" if frameworks.is_replaced(function, definition) else ""
 
 
 def noting(original: Callable[..., Any], reported: List[str], outcome: str) -> Callable[..., Any]:
