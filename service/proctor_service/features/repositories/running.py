@@ -16,6 +16,7 @@ from proctor_client.wire import RepositoryGrader
 from proctor_service.features.repositories.change import Change, FileState
 from proctor_service.features.repositories.guest import listening
 from proctor_service.features.repositories.reports import listener
+from proctor_service.features.repositories.reports.in_process import InProcess
 from proctor_service.features.repositories.reports.interface import (
     ImageFacts,
     Report,
@@ -39,6 +40,7 @@ from proctor_service.sandbox.interface import (
 SOURCE = Path(listener.__file__).read_text() + Path(listening.__file__).read_text().replace(
     "from __future__ import annotations", ""
 ).replace("Listener: Any = None\nparent_of: Any = None\n", "")
+RUNNER_MODULES = ("pytest", "_pytest", "pluggy", "iniconfig", "xdist", "execnet")
 MOST_EVENTS_BYTES = listener.MOST_BYTES + (1 << 20)
 SCRIPT_LIMITS = Limits(
     cpu_seconds=60, wall_seconds=60, memory_mb=1024, output_kb=65_536, processes=64, disk_mb=64
@@ -80,8 +82,9 @@ async def run_tests(
     before = await workspace.tree.marked(report.collects(), sign)
     record = posixpath.join(folder, "events")
     await asyncio.to_thread(Path(record).touch, 0o600)
+    runner = _runner_files(report, facts, workspace) if builds else []
     listening_at = Operation(
-        SOURCE, ("listen", socket), stdout=record, most_written_bytes=MOST_EVENTS_BYTES
+        SOURCE, ("listen", socket, runner), stdout=record, most_written_bytes=MOST_EVENTS_BYTES
     )
     await sandbox.operate(listening_at)
     process = int((await asyncio.to_thread(_lines, record))[0])
@@ -111,6 +114,16 @@ async def _read_by_script(report: ScriptReport, run: TestRun, backend: Sandboxes
         return await asyncio.to_thread(report.outcomes_of, ended.stdout)
     except UnreadableOutput:
         return report.read(run)
+
+
+def _runner_files(report: Report, facts: ImageFacts, workspace: Workspace) -> list[str]:
+    """Return the places of the runner and its observer, but for a runner that the repository is itself."""
+    if not isinstance(report, InProcess):
+        return []
+    parts = {part for path in workspace.base.paths() for part in path.split(b"/")[:3]}
+    modules = [each for each in RUNNER_MODULES if each.encode() not in parts]
+    names = [*modules, "pytest.py", report.name, f"{report.name}.pth"]
+    return [posixpath.join(folder, each) for folder in facts.site_packages for each in names]
 
 
 def _restart(process: int, socket: str) -> str:

@@ -5,18 +5,24 @@ Follows the source of the listener (`Listener` there takes a path and a function
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import time
+from collections.abc import Sequence
 from typing import Any
 
 Listener: Any = None
 parent_of: Any = None
 _END_SECONDS = 10.0
+_MOST_FILE_BYTES = 4 << 20
 
 
-def main(action: str, value: Any) -> None:
-    """`listen` at a path: the first line of the record has the number of the process; or `end` that one."""
+def main(action: str, value: Any, runner: Sequence[str] = ()) -> None:
+    """`listen` at a path: the first line of the record has the number of the process; or `end` that one.
+
+    `runner`: folders and files of the runner.
+    """
     if action == "end":
         _end(value)
         return
@@ -27,23 +33,42 @@ def main(action: str, value: Any) -> None:
     process = os.fork()
     if process == 0:
         try:
-            _serve(value, stop, wake, readiness, session)
+            _serve(value, stop, wake, readiness, session, runner)
         finally:
             os._exit(0)
     os.close(readiness)
     os.read(ready, 1)
 
 
-def _serve(path: str, stop: int, wake: int, readiness: int, session: int) -> None:
+def _serve(
+    path: str, stop: int, wake: int, readiness: int, session: int, runner: Sequence[str]
+) -> None:
     os.setsid()
     os.set_blocking(wake, False)
     for each in (signal.SIGTERM, signal.SIGUSR1):
         signal.signal(each, lambda *_: None)
     signal.set_wakeup_fd(wake)
     os.write(1, b"%d\n" % os.getpid())
-    listener = Listener(path, _record, _Command(session))
+    listener = Listener(path, _record, _Command(session), lambda: _digest(runner))
     os.close(readiness)
     listener.serve(stop)
+
+
+def _digest(places: Sequence[str]) -> bytes:
+    """Return a digest of the Python files at and below these places."""
+    digest = hashlib.blake2b()
+    for place in places:
+        files = [place] if os.path.isfile(place) else []
+        for folder, _, names in os.walk(place):
+            files += [os.path.join(folder, each) for each in names if each.endswith(".py")]
+        for path in sorted(files):
+            try:
+                with open(path, "rb") as file:
+                    content = file.read(_MOST_FILE_BYTES)
+            except OSError:
+                content = b""
+            digest.update(b"%d %s %d " % (len(path), os.fsencode(path), len(content)) + content)
+    return digest.digest()
 
 
 class _Command:

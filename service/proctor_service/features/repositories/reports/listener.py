@@ -120,6 +120,7 @@ class Listener:
     """Accepts connections at `path` and hands each event to `record` as a line.
 
     `command`: returns the number of the process that runs the command of the tests, None if unknown.
+    `runner`: returns a digest of the runner's files, which a build leaves alone.
     """
 
     def __init__(
@@ -127,8 +128,11 @@ class Listener:
         path: str,
         record: Callable[[bytes], object],
         command: Callable[[], int | None] = lambda: None,
+        runner: Callable[[], bytes] = lambda: b"",
     ) -> None:
         self._path = path
+        self._runner = runner
+        self._runner_before = runner()
         self._record = record
         self._command = command
         self._token = b""
@@ -175,6 +179,8 @@ class Listener:
         self._has_ended.clear()
         self._tokens.clear()
         self._record(b'[0, "", "restart"]\n')
+        if self._runner() != self._runner_before:
+            self._record(b'[0, "", "doubt", "", "runner_changed"]\n')
         with open(self._path + RESTARTED, "wb"):
             pass
 
