@@ -68,7 +68,7 @@ class RewardOptions(CodeOptions, JobOptions, total=False):
     """Limits of every submission without its own limits; None selects the server's limits."""
     extract: wire.Extract
     """Method for extracting code from a completion; default: `auto`."""
-    deadline_seconds: float | None
+    deadline_seconds: float
     """Submissions unjudged by then return with the error `deadline`; default: 600, for repositories by
     their limits."""
     cache: bool
