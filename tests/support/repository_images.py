@@ -8,32 +8,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import host_image
-import pluggy
 import pytest
-
-DIST_PACKAGES = "usr/lib/python3/dist-packages"
-
-
-def site_packages(home: str = DIST_PACKAGES) -> Iterator[tuple[str, Path]]:
-    """Files of pytest and what it needs, by their path in an image. `home`: folder of its packages."""
-    here = Path(pluggy.__file__).parents[1]
-    folders = [
-        here / name
-        for name in ("_pytest", "pytest", "pluggy", "iniconfig", "packaging", "pygments")
-    ]
-    for name in (*folders, *here.glob("pluggy-*.dist-info"), *here.glob("pytest-[0-9]*.dist-info")):
-        for path in sorted(each for each in name.rglob("*") if each.suffix in (".py", ".txt", "")):
-            if path.is_dir() or path.name == "RECORD":
-                continue
-            yield f"{home}/{path.relative_to(here)}", path
-    yield f"{home}/py.py", here / "py.py"
 
 
 def program(name: str) -> Iterator[tuple[str, Path]]:
     """A program of this machine and its libraries, by their path in an image."""
     path = Path(f"/usr/bin/{name}").resolve()
     yield f"usr/bin/{name}", path
-    for place, library in host_image._libraries(path).items():
+    for place, library in host_image.libraries(path).items():
         yield place.lstrip("/"), library
 
 

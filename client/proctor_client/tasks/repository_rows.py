@@ -16,6 +16,7 @@ from proctor_client.tasks.fields import decoded_value
 from proctor_client.tasks.repository_commands import (
     commands_of_script,
     files_of_ids,
+    is_doctest,
     modules_of_django,
     runnable_files_of,
     with_files,
@@ -57,8 +58,8 @@ _PYTEST_OF_SMITH = "pytest --disable-warnings --color=no --tb=no --verbose"
 _PYTEST = "pytest --no-header -rA --tb=no -p no:cacheprovider"
 _ISSUE = re.compile(r"\[ISSUE\](.*?)(?:\[/ISSUE\]|\Z)", re.DOTALL)
 """The issue in a statement of R2E-Gym: `[ISSUE] … [/ISSUE]`."""
-_OF_PYTHON = re.compile(r"[^\s:]+\.py::\S")
-"""A node id of pytest: `tests/test_a.py::test_x`."""
+_OF_PYTHON = re.compile(r"[^\s:]+\.(?:py|rst|txt|md)::\S")
+"""A node id of pytest: `tests/test_a.py::test_x`, and of a document's doctests: `README.rst::README.rst`."""
 _NOISE: Mapping[str, re.Pattern[str]] = MappingProxyType(
     {
         "django": re.compile(r"(\w+ \([\w.]+\)) \.\.\. .*", re.DOTALL),
@@ -185,7 +186,7 @@ def swe_smith(row: Row, place: str) -> Task:
         choice = report_of_parser(text_of_column(row, "log_parser"), source)
     fields = {
         "prepare": {"patch": _ended(bug)},
-        "hide": files_of_ids(fail_to_pass),
+        "hide": files_of_ids(each for each in fail_to_pass if not is_doctest(each)),
         "activate": _ACTIVATE if is_activated else None,
         "test": command,
     }

@@ -295,7 +295,7 @@ async def _verified(
     doctests = await asyncio.to_thread(_doctests, workspace, grader, brought, change)
     directory = workspace.shell.directory
     report = report_of(grader, directory, socket, change, doctests, fallback)
-    builds = running.is_built(grader, change)
+    builds = running.is_built(grader, {*change.files, *brought.tests})
     try:
         tested = await running.run_tests(workspace, grader, report, socket, builds, folder, backend)
         after = await workspace.tree.states(brought.tests.keys())

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from command_line import proctor
 from harness import running_service
-from repository_images import program, site_packages, write_image
+from image_packages import site_packages
+from repository_images import program, write_image
 
 from proctor_service.features.environments.store import EnvironmentStore
 from proctor_service.settings import Settings

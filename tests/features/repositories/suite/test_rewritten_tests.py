@@ -14,8 +14,8 @@ from typing import Any
 import host_image
 import pytest
 from harness import Service, running_service
+from image_packages import site_packages
 
-from features.repositories.suite.test_rows import site_packages
 from proctor_client import Client
 from proctor_service.features.environments.store import EnvironmentStore
 from proctor_service.settings import Settings

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from command_line import proctor
 from harness import Service, running_service
-from repository_images import site_packages, write_image
+from image_packages import site_packages
+from repository_images import write_image
 
 from proctor_client import Client
 from proctor_client.tasks.converting import line_of

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 import stand_in_conda
 from harness import Service, running_service
+from image_packages import site_packages
 from policy_server import Act, Asked, calls, policy_server, says
-from repository_images import program, site_packages, write_image
+from repository_images import program, write_image
 from waits import WAIT_SECONDS
 
 from proctor_service.features.environments.store import EnvironmentStore
@@ -94,8 +95,8 @@ def service(
     files: dict[str, str | Path] = {
         "app": repository[0],
         **stand_in_conda.FILES,
-        **dict(site_packages(CONDA_PACKAGES)),
-        **dict(site_packages(ELSEWHERE)),
+        **dict(site_packages(home=CONDA_PACKAGES)),
+        **dict(site_packages(home=ELSEWHERE)),
         **dict(program("git")),
     }
     names = {

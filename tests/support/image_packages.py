@@ -1,0 +1,28 @@
+"""Packages of the tests' own environment, as files of an image's Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pluggy
+
+DIST_PACKAGES = "usr/lib/python3/dist-packages"
+PYTEST = ("_pytest", "pytest", "pluggy", "iniconfig", "packaging", "pygments", "py.py")
+XDIST = ("xdist", "execnet")
+_INFO = {"_pytest": "pytest", "xdist": "pytest_xdist"}
+"""Packages whose folder of metadata has another name."""
+
+
+def site_packages(
+    names: Sequence[str] = PYTEST, home: str = DIST_PACKAGES
+) -> Iterator[tuple[str, Path]]:
+    """Files of packages, with their entry points, by their path in an image. `home`: folder of packages."""
+    here = Path(pluggy.__file__).parents[1]
+    for name in names:
+        folders = [here / name, *here.glob(f"{_INFO.get(name, name)}-[0-9]*.dist-info")]
+        for folder in folders:
+            files = [folder] if folder.is_file() else sorted(folder.rglob("*"))
+            for path in files:
+                if path.suffix in (".py", ".txt", "") and path.is_file() and path.name != "RECORD":
+                    yield f"{home}/{path.relative_to(here)}", path
