@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from proctor_client.wire import RepositoryGrader
 from proctor_service.features.repositories.change import FileState
 from proctor_service.features.repositories.protection import Protection
 from proctor_service.features.repositories.read_only_files import MOST_FILES, read_only_files
@@ -26,7 +25,7 @@ TEXTS = {
     "tests/made.py": "",
     "tests/data.json": "",
     "tests/out.txt": "",
-    "run.sh": "sed -i 's/a/b/' pytest.ini\npytest",
+    "run.sh": "pytest",
 }
 LISTED = ["tests/test_core.py::test_a"]
 BROUGHT = "tests/test_new.py"
@@ -46,23 +45,10 @@ class Texts:
 
 
 def read_only(texts: Mapping[str, str] = TEXTS, **fields: Any) -> list[str]:
-    grader = RepositoryGrader.model_validate(
-        {
-            "kind": "repository",
-            "directory": "/repo",
-            "test": "pytest",
-            "fail_to_pass": LISTED,
-            **fields,
-        }
-    )
     graded: dict[bytes, FileState | None] = {BROUGHT.encode(): FileState("644", b"")}
     graded[b"tests/test_other.py"] = None
-    protection = Protection(
-        listed=LISTED, brought=[BROUGHT.encode()], command=[str(grader.test)], report="pytest"
-    )
-    found = read_only_files(
-        grader, "/repo", Texts(texts), graded, [b"core.py", b"setup.py"], protection
-    )
+    protection = Protection(listed=LISTED, brought=[BROUGHT.encode()], report="pytest", **fields)
+    found = read_only_files(Texts(texts), graded, [b"core.py", b"setup.py"], protection)
     return [each.decode() for each in found]
 
 
@@ -78,10 +64,7 @@ def without(*names: str) -> list[str]:
     [
         ({}, USUAL),
         ({"writable": ["tests/h*.py", "conftest.py"]}, without("tests/helpers.py", "conftest.py")),
-        ({"deliver": "/tmp/fix.patch"}, []),
-        ({"test": "bash run.sh"}, ["run.sh", *without("pytest.ini")]),
-        ({"test": "git apply /tmp/x; pytest"}, []),
-        ({"build": ["touch", "conftest.py"]}, without("conftest.py")),
+        ({"command": ["bash run.sh"]}, ["run.sh", *USUAL]),
     ],
 )
 def test_code_and_settings_of_the_task(fields: dict[str, Any], wanted: list[str]) -> None:

@@ -281,23 +281,18 @@ async def _verified(
     if grader.deliver is not None:
         diff = await asyncio.to_thread(diff_of_change, change, workspace.base)
         await workspace.sandbox.write_file(grader.deliver, diff)
-    held = await asyncio.to_thread(
-        read_only_files,
-        grader,
-        workspace.shell.directory,
-        workspace.base,
-        state.files,
-        change.files.keys(),
-        brought.protection,
+    read_only = await asyncio.to_thread(
+        read_only_files, workspace.base, state.files, change.files.keys(), brought.protection
     )
-    await workspace.sandbox.make_read_only(workspace.shell.directory, held)
     socket = running.socket_path()
     doctests = await asyncio.to_thread(_doctests, workspace, grader, brought, change)
     directory = workspace.shell.directory
     report = report_of(grader, directory, socket, change, doctests, fallback)
     builds = running.is_built(grader, {*change.files, *brought.tests})
     try:
-        tested = await running.run_tests(workspace, grader, report, socket, builds, folder, backend)
+        tested = await running.run_tests(
+            workspace, grader, report, socket, builds, folder, backend, read_only
+        )
         after = await workspace.tree.states(brought.tests.keys())
     except SandboxEnded as ended:
         nothing = Reported({}, report_kind(grader), is_complete=False)

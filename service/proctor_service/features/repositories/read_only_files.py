@@ -8,13 +8,10 @@ builds rewrite what git ignores.
 from __future__ import annotations
 
 import os
-import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from fnmatch import fnmatchcase
 
-from proctor_client.wire import RepositoryGrader
 from proctor_service.features.repositories.change import Base, FileState
-from proctor_service.features.repositories.command_edits import edits_of
 from proctor_service.features.repositories.protection import Protection, Rules
 
 MOST_FILES = 500
@@ -32,25 +29,16 @@ _SETTINGS = (
 
 
 def read_only_files(
-    grader: RepositoryGrader,
-    directory: str,
     base: Base,
     graded: Mapping[bytes, FileState | None],
     change: Collection[bytes],
     protection: Protection,
 ) -> list[bytes]:
-    """Return the paths of these files below `directory`, at most MOST_FILES.
+    """Return the paths of these files, at most MOST_FILES, those first that decide for sure.
 
-    `graded`: files put over the base. `change`: paths of the submission's change, which it may edit. There
-    are none where the task's own script applies the diff, or edits files that its text does not tell.
+    `graded`: files put over the base. `change`: paths of the submission's change, which it may edit.
     """
-    if grader.deliver is not None:
-        return []
     rules = Rules(base, protection)
-    commands = [*protection.command, _text(grader.build)]
-    edits = edits_of(commands, directory, rules.text)
-    if edits.is_any:
-        return []
     ranked = []
     placed = frozenset(graded)
     for path in placed.union(base.paths()):
@@ -66,13 +54,9 @@ def read_only_files(
         text = os.fsdecode(path)
         is_made = path not in placed and rules.is_ignored(path)
         is_gone = path in placed and graded[path] is None
-        is_writable = any(fnmatchcase(text, pattern) for pattern in grader.writable)
-        if not (is_made or is_gone or is_writable or edits.has(text)):
+        is_writable = any(fnmatchcase(text, pattern) for pattern in protection.writable)
+        if not (is_made or is_gone or is_writable):
             found.append(path)
             if len(found) == MOST_FILES:
                 break
     return found
-
-
-def _text(command: str | Sequence[str] | None) -> str:
-    return command if isinstance(command, str) else shlex.join(command or ())

@@ -15,6 +15,7 @@ from pathlib import Path
 from proctor_client.wire import RepositoryGrader
 from proctor_service.features.repositories.change import FileState
 from proctor_service.features.repositories.guest import listening
+from proctor_service.features.repositories.holding import Holding
 from proctor_service.features.repositories.patch_text import parse
 from proctor_service.features.repositories.reports import listener
 from proctor_service.features.repositories.reports.in_process import InProcess
@@ -70,8 +71,12 @@ async def run_tests(
     builds: bool,
     folder: str,
     backend: Sandboxes,
+    read_only: Sequence[bytes],
 ) -> Tested:
-    """Run the command of the tests. Raises SandboxEnded, and the errors of the sandbox."""
+    """Run the command of the tests. Raises SandboxEnded, and the errors of the sandbox.
+
+    `read_only`: paths of files that are read-only once a runner begins.
+    """
     sandbox = workspace.sandbox
     image = Tree(sandbox, "/", folder)
     facts = ImageFacts(await site_packages(sandbox, workspace.shell.directory))
@@ -89,13 +94,15 @@ async def run_tests(
     )
     await sandbox.operate(listening_at)
     process = int((await asyncio.to_thread(_lines, record))[0])
+    holding = Holding(sandbox, image, workspace.shell.directory, read_only, socket, record)
+    await holding.open()
     shell = workspace.shell
     variables = {**shell.variables, **report.variables(shell.all_variables)}
     shell = replace(shell, variables=variables)
     command = shell.command(
         grader.test, grader.build if builds else None, _restart(process, socket)
     )
-    ended = await sandbox.exec(command)
+    ended = await holding.during(sandbox.exec(command))
     await sandbox.operate(Operation(SOURCE, ("end", process)))
     events = (await asyncio.to_thread(_lines, record))[1:]
     collected = await workspace.tree.collected(report.collects(), before)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import io
 import json
+import shlex
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -93,6 +94,8 @@ assert HERE.stat().st_dev == HERE.parent.stat().st_dev""",
     "rewrites what is writable": "(HERE / 'test_w.py').write_text('# own')",
 }
 IMPORTS = "import os, pathlib, shutil\nHERE = pathlib.Path(__file__).parent\n"
+TEST = "python3 -m pytest -p no:cacheprovider tests fresh"
+EDITS = "open('tests/test_b.py', 'a').write('# edited')"
 SCRIPT = "set -e\ncp spare.py tests/test_a.py\npython3 -m pytest -p no:cacheprovider tests fresh\n"
 
 
@@ -146,7 +149,7 @@ def item(
         "kind": "repository",
         "directory": "/ring",
         "files": {"tests/test_b.py": LAST, "fresh/test_c.py": LAST, **files},
-        "test": "python3 -m pytest -p no:cacheprovider tests fresh",
+        "test": TEST,
         "fail_to_pass": names[1:],
         "pass_to_pass": names[:1],
         **more,
@@ -164,6 +167,9 @@ def test_no_rewritten_test_counts_and_no_honest_suite_fails(client: Client) -> N
         names = [*NAMES, "tests/test_w.py::test_w"]
         items[name] = item(RIGHT, {"tests/test_w.py": test}, names, writable=["tests/test_w.py"])
     items["runs a script that copies"] = item(RIGHT, {}, test="bash run.sh")
+    items["edits in a program of its own"] = item(
+        RIGHT, {}, test=f"python3 -c {shlex.quote(EDITS)}; {TEST}"
+    )
     results = client.reward(
         list(items.values()), extract="diff", cache=False, deadline_seconds=1800
     ).results

@@ -29,6 +29,8 @@ from typing import IO
 LINES = "-lines"
 """Ends the path of the socket for lines."""
 RESTART = bytes([signal.SIGUSR1])
+HOLD = "-hold"
+"""Ends the path of a file for which programs wait that claim: until it is gone."""
 RESTARTED = "-restarted"
 """Ends the path of a file that is there after a restart."""
 MOST_CONNECTIONS = 256
@@ -207,6 +209,8 @@ class Listener:
         if isinstance(connection, LineConnection) and not self._admit(connection, b"", b"main"):
             channel.close()
             return
+        if connection.role:
+            self._note(connection, [b"claim", b"lines"])
         self._connections[channel.fileno()] = connection
         self._selector.register(channel, selectors.EVENT_READ)
 

@@ -19,7 +19,7 @@ from proctor_service.features.repositories.reports.interface import (
     add_aliases,
     add_outcome,
 )
-from proctor_service.features.repositories.reports.listener import LINES
+from proctor_service.features.repositories.reports.listener import HOLD, LINES
 
 OBSERVER = Path(__file__).parent / "node_observer.cjs"
 SEPARATOR = " > "
@@ -36,7 +36,12 @@ class NodeReport(Report):
     def files(self, image: ImageFacts) -> Mapping[str, bytes]:
         """The module that Node loads before its program."""
         source = OBSERVER.read_text()
-        words = {"@SOCKET@": self.socket + LINES, "@VITEST@": self._vitest, "@KIND@": self.kind}
+        words = {
+            "@SOCKET@": self.socket + LINES,
+            "@HOLD@": self.socket + HOLD,
+            "@VITEST@": self._vitest,
+            "@KIND@": self.kind,
+        }
         for word, value in words.items():
             source = source.replace(word, value)
         return {self._observer: source.encode()}

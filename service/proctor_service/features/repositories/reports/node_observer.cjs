@@ -5,6 +5,7 @@
 const fs = require("fs");
 const Module = require("module");
 const SOCKET = "@SOCKET@";
+const HOLD = "@HOLD@";
 const VITEST = "@VITEST@";
 const { stringify } = JSON;
 const { writeSync } = fs;
@@ -21,6 +22,12 @@ function claim() {
   socket.unref();
   socket.connect({ path: SOCKET });
   descriptor = socket._handle ? socket._handle.fd : -1;
+  // While this file is there, the files of the tests become read-only.
+  for (let tries = 0; descriptor >= 0 && fs.existsSync(HOLD) && tries < 12000; tries++) pause(5);
+}
+
+function pause(milliseconds) {
+  wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, milliseconds);
 }
 
 function send(data) {
@@ -30,7 +37,7 @@ function send(data) {
       at += writeSync(descriptor, data, at);
     } catch (error) {
       if (error.code !== "EAGAIN") return false;
-      wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1);
+      pause(1);
     }
   }
   return true;

@@ -8,6 +8,7 @@ the interpreter started are used: patched modules of the standard library change
 import _socket
 import os
 import sys
+import time
 from types import CodeType, FrameType
 from typing import Any, Callable, List, Set
 
@@ -18,6 +19,10 @@ except ImportError:
 
 WAIT = b"\x3c" + bytes(15)
 """A `struct timeval` of 60 s, for little-endian machines with 64 bits."""
+HOLD = "-hold"
+"""Ends the path of a file: while it is there, the files of the tests become read-only."""
+HOLD_SECONDS = 0.005
+MOST_HOLDS = 12000
 MOST_BYTES = 60000
 HARMLESS = frozenset(["doubt", "collect", "failed"])
 """Kinds of messages with which no test passes, and no session ends."""
@@ -40,6 +45,16 @@ def connected(path: str) -> Any:
         socket.close()
         return None
     return socket
+
+
+def wait_while_there(path: str) -> None:
+    """Return as soon as a file is gone, after a minute at the latest."""
+    for _ in range(MOST_HOLDS):
+        try:
+            os.stat(path)
+        except OSError:
+            return
+        time.sleep(HOLD_SECONDS)
 
 
 class Channel:
@@ -114,7 +129,10 @@ class Channel:
             answer = read(descriptor, 64)
             is_claimed = True
             token = answer[1:]
-            return answer[:1] == b"y"
+            if answer[:1] != b"y":
+                return False
+            wait_while_there(path + HOLD)
+            return True
 
         def share() -> bytes:
             """Return the token for this process's workers to a function in `sharers`."""
