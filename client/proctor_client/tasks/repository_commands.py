@@ -123,3 +123,9 @@ def modules_of_django(files: Iterable[str]) -> list[str]:
 def files_of_ids(tests: Iterable[str]) -> list[str]:
     """Return the files of pytest's node ids, each once: `tests/test_a.py` of `tests/test_a.py::test_x`."""
     return list(dict.fromkeys(each.partition("::")[0] for each in tests if "::" in each))
+
+
+def is_doctest(test: str) -> bool:
+    """Tell the node id of a doctest, whose file is a source or a document: `src/ring.py::ring.push`."""
+    _, colons, name = test.partition("::")
+    return bool(colons) and "." in name.partition("[")[0]

@@ -16,6 +16,7 @@ from proctor_client.tasks.fields import decoded_value
 from proctor_client.tasks.repository_commands import (
     commands_of_script,
     files_of_ids,
+    is_doctest,
     modules_of_django,
     runnable_files_of,
     with_files,
@@ -185,7 +186,7 @@ def swe_smith(row: Row, place: str) -> Task:
         choice = report_of_parser(text_of_column(row, "log_parser"), source)
     fields = {
         "prepare": {"patch": _ended(bug)},
-        "hide": files_of_ids(fail_to_pass),
+        "hide": files_of_ids(each for each in fail_to_pass if not is_doctest(each)),
         "activate": _ACTIVATE if is_activated else None,
         "test": command,
     }

@@ -172,7 +172,8 @@ class RepositoryGrader(GraderBase):
     )
     build_if: Patterns = Field(
         [],
-        description="Build only if the change has a file that matches: `*.pyx`, `setup.py`.",
+        description="Build only if a file of the change, of `prepare.patch` or of the task's tests matches: "
+        "`*.pyx`, `setup.py`.",
     )
     test: str | Arguments = Field(
         min_length=1,

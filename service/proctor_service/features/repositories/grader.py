@@ -252,7 +252,7 @@ async def _verified(
     socket = running.socket_path()
     doctests = await asyncio.to_thread(_doctests, workspace, grader, brought, change)
     report = report_of(grader, workspace.shell.directory, socket, change, doctests)
-    builds = running.is_built(grader, change)
+    builds = running.is_built(grader, {*change.files, *brought.tests})
     try:
         tested = await running.run_tests(workspace, grader, report, socket, builds, folder, backend)
         after = await workspace.tree.states(brought.tests.keys())

@@ -7,14 +7,15 @@ import json
 import os
 import posixpath
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from proctor_client.wire import RepositoryGrader
-from proctor_service.features.repositories.change import Change, FileState
+from proctor_service.features.repositories.change import FileState
 from proctor_service.features.repositories.guest import listening
+from proctor_service.features.repositories.patch_text import parse
 from proctor_service.features.repositories.reports import listener
 from proctor_service.features.repositories.reports.interface import (
     ImageFacts,
@@ -117,15 +118,29 @@ async def site_packages(sandbox: StatefulSandbox, directory: str) -> tuple[str, 
     return tuple(json.loads(await sandbox.operate(operation)))
 
 
-def is_built(grader: RepositoryGrader, change: Change) -> bool:
-    """Return True if the task has a build, and this change needs it."""
+def is_built(grader: RepositoryGrader, changed: Collection[bytes]) -> bool:
+    """Return True if the task has a build, and a file that is not the image's needs it.
+
+    `changed`: files of the submission and of the task's tests. What `prepare` has changed is no less new to
+    the image, whose build is that of other sources.
+    """
     if grader.build is None:
         return False
     return not grader.build_if or any(
         fnmatchcase(name, pattern) or fnmatchcase(posixpath.basename(name), pattern)
-        for name in map(os.fsdecode, change.files)
+        for name in map(os.fsdecode, {*changed, *_prepared(grader)})
         for pattern in grader.build_if
     )
+
+
+def _prepared(grader: RepositoryGrader) -> Iterator[bytes]:
+    """The files that `prepare.patch` names, which applied."""
+    if grader.prepare is None or not grader.prepare.patch:
+        return
+    for file in parse(grader.prepare.patch.encode("utf-8", "surrogateescape")).files:
+        for name in (file.old, file.new):
+            if name is not None:
+                yield name.raw if name.is_bare else name.raw.partition(b"/")[2] or name.raw
 
 
 def changed_tests(
