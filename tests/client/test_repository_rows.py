@@ -428,8 +428,9 @@ def test_swe_smith_reverses_its_patch_and_hides_the_tests_that_fail() -> None:
 def test_swe_smith_leaves_the_sources_of_doctests_to_the_agent() -> None:
     tests = ["src/ring.py::ring.Ring.push", "README.rst::README.rst", "tests/a.py::test_b[1.5]"]
     assert made("swe_smith", SMITH | {"FAIL_TO_PASS": tests[::2]})[1].hide == ["tests/a.py"]
-    rows = SMITH | {"FAIL_TO_PASS": tests[:2], "test_cmd": "pytest", "log_parser": "pytest"}
-    assert made("swe_smith", rows)[1].hide == []
+    _, grader = made("swe_smith", SMITH | {"FAIL_TO_PASS": tests[:2]})
+    assert grader.hide == []
+    assert str(grader.test).endswith(" README.rst src/ring.py tests/test_ring.py")
 
 
 def test_r2e_gym_expects_a_whole_map_and_rebuilds_its_solution() -> None:

@@ -99,7 +99,7 @@ def image_layer(compiler: bool = False, python: Path | None = None) -> bytes:
         files.update(_compiler())
     for path in list(files.values()):
         if path.suffix != ".py":
-            files.update(_libraries(path))
+            files.update(libraries(path))
     return _packed(files, links)
 
 
@@ -151,7 +151,8 @@ def _packed(files: dict[str, Path], links: dict[str, str]) -> bytes:
     return stored.getvalue()
 
 
-def _libraries(program: Path) -> dict[str, Path]:
+def libraries(program: Path) -> dict[str, Path]:
+    """Return the libraries that a program loads, by their path."""
     listed = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=False)
     found = {match[1] for match in _LIBRARY.finditer(listed.stdout)}
     return {each: Path(each).resolve() for each in found}
@@ -211,7 +212,7 @@ def _compiler() -> dict[str, Path]:
             found[os.path.normpath(name)] = Path(name).resolve()
     for each in list(found.values()):
         if each.suffix == "" or ".so" in each.name:
-            found.update(_libraries(each))
+            found.update(libraries(each))
     loader = Path("/lib64/ld-linux-x86-64.so.2")
     if loader.exists():
         found[str(loader)] = loader.resolve()

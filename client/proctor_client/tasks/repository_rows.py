@@ -58,8 +58,8 @@ _PYTEST_OF_SMITH = "pytest --disable-warnings --color=no --tb=no --verbose"
 _PYTEST = "pytest --no-header -rA --tb=no -p no:cacheprovider"
 _ISSUE = re.compile(r"\[ISSUE\](.*?)(?:\[/ISSUE\]|\Z)", re.DOTALL)
 """The issue in a statement of R2E-Gym: `[ISSUE] … [/ISSUE]`."""
-_OF_PYTHON = re.compile(r"[^\s:]+\.py::\S")
-"""A node id of pytest: `tests/test_a.py::test_x`."""
+_OF_PYTHON = re.compile(r"[^\s:]+\.(?:py|rst|txt|md)::\S")
+"""A node id of pytest: `tests/test_a.py::test_x`, and of a document's doctests: `README.rst::README.rst`."""
 _NOISE: Mapping[str, re.Pattern[str]] = MappingProxyType(
     {
         "django": re.compile(r"(\w+ \([\w.]+\)) \.\.\. .*", re.DOTALL),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import host_image
-import pluggy
+import image_packages
 import pytest
 from command_line import proctor
 from harness import Service, running_service
@@ -99,21 +99,6 @@ ROWS: Mapping[Format, dict[str, Any]] = {
 DIRECTORIES = {"swe_rebench": "ring", "swe_live": "testbed", "swe_smith": "smith", "r2e_gym": "r2e"}
 
 
-def site_packages() -> Iterator[tuple[str, Path]]:
-    """Files of pytest and what it needs, by their path in the image."""
-    home = Path(pluggy.__file__).parents[1]
-    folders = [
-        home / name
-        for name in ("_pytest", "pytest", "pluggy", "iniconfig", "packaging", "pygments")
-    ]
-    for name in (*folders, *home.glob("pluggy-*.dist-info"), *home.glob("pytest-[0-9]*.dist-info")):
-        for path in sorted(each for each in name.rglob("*") if each.suffix in (".py", ".txt", "")):
-            if path.is_dir() or path.name == "RECORD":
-                continue
-            yield f"usr/lib/python3/dist-packages/{path.relative_to(home)}", path
-    yield "usr/lib/python3/dist-packages/py.py", home / "py.py"
-
-
 def image_with_repositories(folder: Path) -> str:
     """Write an OCI image with pytest, and a repository for each form; return its name."""
     layer = io.BytesIO(host_image.image_layer())
@@ -131,7 +116,7 @@ def image_with_repositories(folder: Path) -> str:
             member = tarfile.TarInfo(name)
             member.size = len(text)
             archive.addfile(member, io.BytesIO(text.encode()))
-        for name, path in site_packages():
+        for name, path in image_packages.site_packages():
             archive.add(path, name)
         link = tarfile.TarInfo("r2e/.venv/bin/python")
         link.type, link.linkname = tarfile.SYMTYPE, "/usr/bin/python3"
