@@ -1,11 +1,15 @@
 """The public harness of SWE-bench and Proctor's rule on the same runs of tests: every difference.
 
     python bench/public_harness.py --python tables/bin/python [--json FILE]
+    python bench/public_harness.py --python tables/bin/python --instances FOLDER
 
 `--python`: an interpreter with swebench 4.1.0. Small suites of pytest, unittest, Go and Rust run here once,
 each with odd outcomes and names. The harness reads the printed log by its parser, Proctor the outcomes as
 its report has them. Each test is then the only one of FAIL_TO_PASS, and the only one of PASS_TO_PASS, by
 the name that the public parser gives it.
+
+`--instances`: the folder of `bench/instances.py` after its steps `make` and `judge`. The harness judges each
+row by the printed logs of its three runs; the verdicts of the service are beside it.
 """
 
 from __future__ import annotations
@@ -33,9 +37,20 @@ from swebench.harness import grading
 from swebench.harness.log_parsers import python, go, rust
 parsers = {**vars(python), **vars(go), **vars(rust)}
 found = []
-for parser, log in json.load(sys.stdin):
+for parser, log, *listed in json.load(sys.stdin):
     statuses = parsers[parser](log, None)
     verdicts = {}
+    if listed:
+        passed = [
+            {name for name, status in parsers[parser](each, None).items() if status == "PASSED"}
+            for each in listed
+        ]
+        lists = {"FAIL_TO_PASS": sorted(passed[0] - passed[1]),
+                 "PASS_TO_PASS": sorted(passed[0] & passed[1])}
+        report = grading.get_eval_tests_report(statuses, lists)
+        is_resolved = grading.get_resolution_status(report) == "RESOLVED_FULL"
+        found.append([is_resolved, {name: len(names) for name, names in lists.items()}])
+        continue
     for name in statuses:
         for key in ("FAIL_TO_PASS", "PASS_TO_PASS"):
             lists = {"FAIL_TO_PASS": [], "PASS_TO_PASS": [], key: [name]}
@@ -145,6 +160,14 @@ _RUST = """
 #[test] #[should_panic] fn panics() { panic!() }
 #[test] fn forged() { println!("\\ntest forged ... ok"); panic!() }
 """
+_PARSERS: Mapping[str, str] = {
+    "pytest": "parse_log_pytest",
+    "unittest": "parse_log_django",
+    "django": "parse_log_django",
+    "go": "parse_log_gotest",
+    "cargo": "parse_log_cargo",
+}
+"""The public parser of the printed text of each kind of report; the others' logs are JSON or XML."""
 REASONS: Mapping[tuple[str, str], str] = {
     (
         "FAIL_TO_PASS",
@@ -174,13 +197,13 @@ def main() -> None:
     )
     parser.add_argument("--python", required=True)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--instances", type=Path)
     args = parser.parse_args()
+    if args.instances is not None:
+        sys.exit(bool(of_instances(args.python, args.instances)))
     with tempfile.TemporaryDirectory() as folder:
         suites = [each for run in RUNS for each in run(Path(folder))]
-    sent = json.dumps([[each.parser, each.log] for each in suites])
-    command = [args.python, "-W", "ignore", "-c", _PUBLIC]
-    ended = subprocess.run(command, input=sent, capture_output=True, text=True, check=True)
-    answers = json.loads(ended.stdout.rpartition("RESULT")[2])
+    answers = _public(args.python, [[each.parser, each.log] for each in suites])
     compared, differences = 0, []
     for suite, (statuses, verdicts) in zip(suites, answers, strict=True):
         for case, is_resolved in verdicts.items():
@@ -197,6 +220,63 @@ def main() -> None:
             json.dumps({"compared": compared, "differences": differences}, indent=1)
         )
     sys.exit(bool(unexplained))
+
+
+def _public(python: str, runs: list[Any]) -> list[Any]:
+    """What the harness says of each run."""
+    command = [python, "-W", "ignore", "-c", _PUBLIC]
+    ended = subprocess.run(
+        command, input=json.dumps(runs), capture_output=True, text=True, check=True
+    )
+    found: list[Any] = json.loads(ended.stdout.rpartition("RESULT")[2])
+    return found
+
+
+def of_instances(python: str, folder: Path) -> int:
+    """Print each row that the harness and the service judge differently; return their number."""
+    lines = (folder / "results.jsonl").read_text().splitlines()
+    rewards = {
+        (each["instance"], each["change"]): each["reward"]
+        for each in map(json.loads, lines)
+        if each["door"] == "reward"
+    }
+    asked, runs = [], []
+    for file in sorted((folder / "rows").glob("*.jsonl")):
+        for row in map(json.loads, file.read_text().splitlines()):
+            parser = _PARSERS.get(row["report"])
+            if parser is None:
+                continue
+            begin = f"{row['project']}.{row['instance'].rpartition('-')[2]}"
+            names = {
+                "gold": f"{row['project']}.clean",
+                "empty": f"{begin}.bug",
+                "wrong": f"{begin}.wrong",
+            }
+            logs = {
+                change: (folder / "logs" / f"{name}.log").read_text()
+                for change, name in names.items()
+            }
+            for change, log in logs.items():
+                asked.append((row, change))
+                runs.append([parser, log, logs["gold"], logs["empty"]])
+    differ = 0
+    for (row, change), (is_resolved, numbers) in zip(asked, _public(python, runs), strict=True):
+        reward = rewards.get((row["instance"], change))
+        own = {name: len(row["row"][name]) for name in numbers}
+        if reward != float(is_resolved):
+            differ += 1
+            print(
+                row["instance"],
+                change,
+                f"public {float(is_resolved)}, here {reward}",
+                numbers,
+                own,
+                sep=" | ",
+            )
+        elif change == "gold" and numbers != own:
+            print(row["instance"], "names", f"public {numbers}, the runner's {own}", sep=" | ")
+    print(f"{len(asked)} verdicts of {len(asked) // 3} instances, {differ} differ")
+    return differ
 
 
 def _difference(
