@@ -135,6 +135,29 @@ def test_unittest_is_reported_by_class_and_by_description(
     assert observed.reported.is_complete
 
 
+def test_doctests_of_unittest_are_named_by_what_they_document(
+    environment: Environment, tmp_path: Path
+) -> None:
+    tests = """
+import doctest, ring
+def load_tests(loader, tests, pattern):
+    tests.addTests(doctest.DocTestSuite(ring))
+    return tests
+"""
+    wrong = (
+        RING.replace("push(1)", "push(2)").replace("def push", "def pop").replace("x)", "x, y=0)")
+    )
+    write_files(tmp_path, {"ring.py": RING + wrong, "test_a.py": tests})
+    observed = environment.run(tmp_path, ["-m", "unittest", "test_a"], "unittest")
+    assert observed.reported.outcomes == {
+        "ring.push": "passed",
+        "Doctest: ring.push": "passed",
+        "ring.pop": "failed",
+        "Doctest: ring.pop": "failed",
+    }, observed.output
+    assert observed.reported.signals == ()
+
+
 def test_doctests_count_with_the_text_of_the_task(environment: Environment, tmp_path: Path) -> None:
     changed = RING.replace("    1\n    ", "    2\n    ").replace("return x", "return 2")
     write_files(tmp_path, {"ring.py": changed})

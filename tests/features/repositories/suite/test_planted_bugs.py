@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 import shutil
 import subprocess
@@ -118,37 +117,51 @@ def test_a_diff_is_rewarded_for_the_right_change_alone(service: Service, image: 
             assert kept.passed == kept.total == len(PROJECTS[name].pass_to_pass), (name, result)
 
 
-@pytest.mark.parametrize("name", CHOSEN)
-def test_a_sandbox_and_a_rollout_are_judged_as_the_diff(
-    service: Service, image: str, name: str
-) -> None:
-    project, task = PROJECTS[name], _task(name, image)
+def _scripts(project: Planted) -> dict[str, str]:
+    """Commands of an agent that leave the source of each change."""
     sound = project.files[project.source]
     buggy = sound.replace(*project.bug)
     texts = {"gold": sound, "empty": buggy, "wrong": buggy.replace(*project.wrong)}
-    for change, text in texts.items():
-        script = f"cat > {project.source} <<'END'\n{text}END\necho Looked. > notes.txt"
+    return {
+        change: f"cat > {project.source} <<'END'\n{text}END\necho Looked. > notes.txt"
+        for change, text in texts.items()
+    }
 
-        def policy(asked: Asked, script: str = script) -> Act:
-            return says("Done.") if asked.turn else calls(("bash", {"command": script}))
 
-        with service.client() as client, policy_server(policy) as server:
-            body = {"repository" if key == "grader" else key: each for key, each in task.items()}
+@pytest.mark.parametrize("name", CHOSEN)
+def test_a_sandbox_is_judged_as_the_diff(service: Service, image: str, name: str) -> None:
+    task, scripts = _task(name, image), _scripts(PROJECTS[name])
+    body = {"repository": task["grader"], "environment": task["environment"]}
+    with service.client() as client:
+        for change in ("gold", "wrong"):
             made = client.post("/sandboxes", json=body, timeout=WAIT_SECONDS).json()
             place = f"/sandboxes/{made['id']}"
-            ended = client.post(f"{place}/exec", json={"command": ["sh", "-c", script]}).json()
+            command = {"command": ["sh", "-c", scripts[change]]}
+            ended = client.post(f"{place}/exec", json=command, timeout=WAIT_SECONDS).json()
             assert ended["exit_code"] == 0, ended
-            graded = client.post(
-                f"{place}/grade", json={"grader": task["grader"]}, timeout=WAIT_SECONDS
-            ).json()
+            asked = {"grader": task["grader"]}
+            graded = client.post(f"{place}/grade", json=asked, timeout=WAIT_SECONDS).json()
             client.delete(place)
-            asked = {
-                "tasks": [{"id": name, "prompt": "Repair it.", **task}],
-                "policy": {"base_url": server.url, "model": "policy"},
-                "agent": {"kind": "tools", "tools": ["bash"]},
-            }
-            [played] = client.post("/rollout", json=asked, timeout=WAIT_SECONDS).json()[
-                "trajectories"
-            ]
-        assert graded["reward"] == float(change == "gold"), (change, json.dumps(graded)[:2000])
-        assert played["reward"] == float(change == "gold"), (change, json.dumps(played)[:2000])
+            assert graded["reward"] == float(change == "gold"), (change, graded)
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_a_rollout_is_judged_as_the_diff(service: Service, image: str, name: str) -> None:
+    scripts = _scripts(PROJECTS[name])
+    tasks = [
+        {"id": change, "prompt": scripts[change], **_task(name, image)}
+        for change in ("gold", "empty")
+    ]
+
+    def policy(asked: Asked) -> Act:
+        return says("Done.") if asked.turn else calls(("bash", {"command": asked.task}))
+
+    with policy_server(policy) as server, service.client() as client:
+        asked = {
+            "tasks": tasks,
+            "policy": {"base_url": server.url, "model": "policy"},
+            "agent": {"kind": "tools", "tools": ["bash"]},
+        }
+        played = client.post("/rollout", json=asked, timeout=WAIT_SECONDS).json()
+    rewards = {each["task_id"]: each["reward"] for each in played["trajectories"]}
+    assert rewards == {"gold": 1.0, "empty": 0.0}, played

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from typing import Any, Callable, List, Set
+from typing import Any, Callable, List, Set, Tuple
 
 from .channel import Channel
 from .frameworks import Frameworks
@@ -106,7 +106,7 @@ class UnittestRuns:
 
     def _run(self, original: Callable[..., Any], case: Any, result: Any) -> Any:
         method = case._testMethodName
-        name = ".".join([type(case).__module__, type(case).__qualname__, method])
+        name, description = names_of(case, method)
         function = getattr(case, method, None)
         observation = Observation(self._failed(name))
         reported: List[str] = []
@@ -126,10 +126,7 @@ class UnittestRuns:
             if doubt:
                 self._send("doubt", name, *doubt.partition(" ")[::2])
             outcome = max(reported, key=SEVERITY.index) if reported else "none"
-            lines = (getattr(case, "_testMethodDoc", None) or "").strip().splitlines()
-            self._channel.send(
-                "test", name, observation.raw, outcome, lines[0].strip() if lines else ""
-            )
+            self._channel.send("test", name, observation.raw, outcome, description)
 
     def _observe_result(self, result: Any, reported: List[str]) -> List[str]:
         """Note in `reported` what the test case tells this result."""
@@ -176,6 +173,21 @@ class UnittestRuns:
             is_forged = not frameworks.is_changed(path) and frameworks.is_of_submission(function)
             return "test_replaced" if is_forged else ""
         return "test_replaced" if frameworks.is_replaced(function, definition) else ""
+
+
+def names_of(case: Any, method: str) -> Tuple[str, str]:
+    """The name of a test case as `unittest` has it, and its description: the first line of its docstring.
+
+    A doctest's is that of the documented object: all of them are one class with one method. `id` of the
+    test case is not asked, which the tested code may replace.
+    """
+    doctests = sys.modules.get("doctest")
+    test = getattr(case, "_dt_test", None)
+    if test is not None and doctests is not None and isinstance(case, doctests.DocTestCase):
+        return str(test.name), "Doctest: " + str(test.name)
+    lines = (getattr(case, "_testMethodDoc", None) or "").strip().splitlines()
+    name = ".".join([type(case).__module__, type(case).__qualname__, method])
+    return name, lines[0].strip() if lines else ""
 
 
 def noting(original: Callable[..., Any], reported: List[str], outcome: str) -> Callable[..., Any]:
