@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 Mode = Literal["644", "755", "link"]
 """Mode of a file as git has it: a regular file, an executable one, or a symbolic link."""
@@ -46,6 +46,23 @@ class Change:
 
     def __bool__(self) -> bool:
         return bool(self.files)
+
+
+@runtime_checkable
+class HasModes(Protocol):
+    """Files by path that tell of their modes without reading their contents."""
+
+    def mode(self, path: bytes) -> Mode | None:
+        """Return the mode of a file of the mapping; None: deleted."""
+        ...
+
+
+def mode_of(files: Mapping[bytes, FileState | None], path: bytes) -> Mode | None:
+    """Return the mode of a file of a mapping; None: deleted."""
+    if isinstance(files, HasModes):
+        return files.mode(path)
+    state = files[path]
+    return None if state is None else state.mode
 
 
 class Base(Protocol):
