@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol
 
 Mode = Literal["644", "755", "link"]
 """Mode of a file as git has it: a regular file, an executable one, or a symbolic link."""
@@ -48,18 +49,17 @@ class Change:
         return bool(self.files)
 
 
-@runtime_checkable
-class HasModes(Protocol):
-    """Files by path that tell of their modes without reading their contents."""
+class StoredFiles(Mapping[bytes, FileState | None]):
+    """Files by path, read when asked for, which tell of their modes without their contents."""
 
+    @abstractmethod
     def mode(self, path: bytes) -> Mode | None:
         """Return the mode of a file of the mapping; None: deleted."""
-        ...
 
 
 def mode_of(files: Mapping[bytes, FileState | None], path: bytes) -> Mode | None:
     """Return the mode of a file of a mapping; None: deleted."""
-    if isinstance(files, HasModes):
+    if isinstance(files, StoredFiles):
         return files.mode(path)
     state = files[path]
     return None if state is None else state.mode

@@ -14,6 +14,7 @@ from proctor_service.features.repositories.change import (
     FileState,
     LeftOut,
     Mode,
+    StoredFiles,
     shown_path,
 )
 from proctor_service.features.repositories.patches import Edits, Patch, read_edits, read_patch
@@ -86,7 +87,7 @@ def hiding(patterns: Sequence[str], directory: str) -> Callable[[bytes], bool]:
     return is_hidden
 
 
-class _Part(Mapping[bytes, "FileState | None"]):
+class _Part(StoredFiles):
     """Some saved files, read when asked for; False: a deleted one."""
 
     def __init__(self, saved: SavedFiles, is_present: Mapping[bytes, bool]) -> None:
@@ -97,7 +98,7 @@ class _Part(Mapping[bytes, "FileState | None"]):
         return self._saved[path] if self._is_present[path] else None
 
     def mode(self, path: bytes) -> Mode | None:
-        """See `change.HasModes`."""
+        """See `change.StoredFiles`."""
         return self._saved.mode(path) if self._is_present[path] else None
 
     def __iter__(self) -> Iterator[bytes]:

@@ -15,6 +15,7 @@ from proctor_service.features.repositories.change import (
     LeftOut,
     Mode,
     Reason,
+    StoredFiles,
     mode_of,
     shown_path,
 )
@@ -34,7 +35,7 @@ class Crossing:
     signals: tuple[str, ...] = ()
 
 
-class _Selected(Mapping[bytes, "FileState | None"]):
+class _Selected(StoredFiles):
     """Some files of a change, read when asked for, and others in their place."""
 
     def __init__(
@@ -51,7 +52,7 @@ class _Selected(Mapping[bytes, "FileState | None"]):
         return self._own[path] if path in self._own else self._files[path]
 
     def mode(self, path: bytes) -> Mode | None:
-        """See `change.HasModes`."""
+        """See `change.StoredFiles`."""
         return mode_of(self._own if path in self._own else self._files, path)
 
     def __iter__(self) -> Iterator[bytes]:
@@ -61,7 +62,7 @@ class _Selected(Mapping[bytes, "FileState | None"]):
         return len(self._paths)
 
 
-class _Graded(Mapping[bytes, "FileState | None"]):
+class _Graded(StoredFiles):
     """The files that cross, read when asked for, and those of the task on top."""
 
     def __init__(
@@ -74,7 +75,7 @@ class _Graded(Mapping[bytes, "FileState | None"]):
         return self._own[path] if path in self._own else self._files[path]
 
     def mode(self, path: bytes) -> Mode | None:
-        """See `change.HasModes`."""
+        """See `change.StoredFiles`."""
         return mode_of(self._own if path in self._own else self._files, path)
 
     def __iter__(self) -> Iterator[bytes]:

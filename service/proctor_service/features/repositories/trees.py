@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from proctor_service.errors import FileRefused
-from proctor_service.features.repositories.change import FileState, Mode, mode_of
+from proctor_service.features.repositories.change import FileState, Mode, StoredFiles, mode_of
 from proctor_service.features.repositories.guest import trees as guest
 from proctor_service.sandbox.interface import Operation, StatefulSandbox
 
@@ -96,7 +96,7 @@ def saving(directory: str | None, most_bytes: int, path: str) -> Operation:
     )
 
 
-class SavedFiles(Mapping[bytes, FileState]):
+class SavedFiles(StoredFiles):
     """Files of a saved repository by path, whose contents are read from the disk when asked for.
 
     `unchanged`: paths of files that are as in the image; these have no content here. `others`: paths of
@@ -130,7 +130,7 @@ class SavedFiles(Mapping[bytes, FileState]):
         return self._places[path][2]
 
     def mode(self, path: bytes) -> Mode:
-        """See `change.HasModes`."""
+        """See `change.StoredFiles`."""
         return _MODES[self._places[path][0]]
 
     def __getitem__(self, path: bytes) -> FileState:
