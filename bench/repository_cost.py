@@ -64,6 +64,12 @@ for number in range({FILES}):
     with open(f"{{folder}}/file{{number}}.txt", "w") as file:
         file.write(f"line {{number}}\\n" * 100)
 """
+TIMED = """
+n() { date +%s%N; }
+a=$(n); tar -cf /tmp/out.tar made; b=$(n); mkdir /tmp/copy; tar -C /tmp/copy -xf /tmp/out.tar; c=$(n)
+rm -rf /tmp/out.tar /tmp/copy
+echo $(( (b-a)/1000000 )) $(( (c-a)/1000000 ))
+"""
 LIMITS = {"cpu_seconds": 300, "wall_seconds": 600, "memory_mb": 2048, "disk_mb": 1024}
 
 
@@ -72,7 +78,7 @@ def run(*argv: str | Path, **more: Any) -> str:
     done = subprocess.run(argv, capture_output=True, text=True, **more)
     if done.returncode:
         sys.exit(f"{shlex.join(map(str, argv))[:300]}: {(done.stderr or done.stdout)[-1000:]}")
-    return done.stdout
+    return str(done.stdout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +339,7 @@ def batches(service: Service, root: Path, projects: Sequence[Project], count: in
         for _ in range(3):
             begun = time.perf_counter()
             with ThreadPoolExecutor(2) as pool:
-                list(pool.map(lambda _: plainly(root, project), range(count)))
+                list(pool.map(plainly, [root] * count, [project] * count))
             plain.append(time.perf_counter() - begun)
             ours.append(service.judge(project, count))
         ratio = statistics.median(ours) / statistics.median(plain)
@@ -347,11 +353,11 @@ def first(service: Service, projects: Sequence[Project]) -> None:
         service.judge(project)  # fetches the image
         firsts, nexts, many = [], [], []
         for _ in range(3):
-            fields = {"prepare": {"commands": [f"echo {time.monotonic_ns()} > made"]}}
-            firsts.append(service.judge(project, **fields))
-            nexts.append(service.judge(project, **fields))
-            fields = {"prepare": {"commands": [f"echo {time.monotonic_ns()} > made"]}}
-            many.append(service.judge(project, 16, **fields))
+            prepare = {"commands": [f"echo {time.monotonic_ns()} > made"]}
+            firsts.append(service.judge(project, prepare=prepare))
+            nexts.append(service.judge(project, prepare=prepare))
+            prepare = {"commands": [f"echo {time.monotonic_ns()} > made"]}
+            many.append(service.judge(project, 16, prepare=prepare))
         print(
             f"| {project.name} | {median(firsts)} | {median(nexts)} | {median(many)} |", flush=True
         )
@@ -361,7 +367,7 @@ def agent(service: Service, running: Running, project: Project) -> None:
     """Measure the grade of a sandbox with many new files beside `tar` of them there."""
     quick = {"test": f"{COMMAND} {TEST_PATH}", "pass_to_pass": []}
     grader = project.grader(**quick)
-    takes: dict[str, list[float]] = {"tar": [], "few": [], "many": []}
+    takes: dict[str, list[float]] = {"tar": [], "copy": [], "few": [], "many": []}
     peaks: dict[str, list[float]] = {"few": [], "many": []}
     for turn in range(4):
         for kind in ("few", "many"):
@@ -374,8 +380,10 @@ def agent(service: Service, running: Running, project: Project) -> None:
             words = patch + (f"python3 - <<'END'\n{MAKE_FILES}END\n" if kind == "many" else "")
             _executed(service, place, words)
             if kind == "many":
-                timed = "s=$(date +%s%N); tar -cf /tmp/out.tar made; e=$(date +%s%N); rm /tmp/out.tar; echo $(( (e-s)/1000000 ))"
-                takes["tar"].append(int(_executed(service, place, timed)) / 1000)
+                for name, seconds in zip(
+                    ("tar", "copy"), _executed(service, place, TIMED).split(), strict=True
+                ):
+                    takes[name].append(int(seconds) / 1000)
             before = memory_mb(running)[0]
             begun = time.perf_counter()
             graded = service.call("POST", f"{place}/grade", {"grader": grader, "limits": LIMITS})
@@ -389,15 +397,17 @@ def agent(service: Service, running: Running, project: Project) -> None:
         if turn == 0:
             for each in (*takes.values(), *peaks.values()):
                 each.clear()  # the first fetches the image and warms caches
-    tar, few, many = (statistics.median(takes[kind]) for kind in ("tar", "few", "many"))
-    print(
-        f"an agent's sandbox with {FILES} new files, 18 MB, beside `tar` of them: s, medians of 3"
-    )
-    print(
-        "| `tar` | graded without the files | with them | whole, of tar | the files alone, of tar |"
-    )
-    print("|---|---|---|---|---|")
-    print(f"| {tar:.2f} | {few:.2f} | {many:.2f} | {many / tar:.2f} | {(many - few) / tar:.2f} |")
+    tar, copy, few, many = map(statistics.median, takes.values())
+    print(f"an agent's sandbox with {FILES} new files, 18 MB: s, medians of 3, all in sandboxes")
+    print("| | s | of `tar -c` | of `tar -c` and `tar -x` |\n|---|---|---|---|")
+    for name, took in (
+        ("`tar -c` of the files", tar),
+        ("`tar -c` and `tar -x`", copy),
+        ("graded without the files", few),
+        ("graded with them", many),
+        ("the files alone: the difference", many - few),
+    ):
+        print(f"| {name} | {took:.2f} | {took / tar:.1f} | {took / copy:.1f} |")
     print(
         f"peak memory of the service's processes over that before: {max(peaks['few']):.1f} MB without the "
         f"files, {max(peaks['many']):.1f} MB with them; {before:.1f} MB before, {after:.1f} MB after the last"

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from unpacked_image import unpacked_image
 
-from proctor_service.errors import SandboxUnavailable, StartError
+from proctor_service.errors import NotLayered, StartError
 from proctor_service.features.environments.by_name import KnownEnvironments, full_name
 from proctor_service.features.environments.images import image_ids
 from proctor_service.features.environments.layers import Layer, Layers
@@ -223,21 +223,25 @@ def test_a_derived_layer_is_made_once_and_lies_over_the_image(known: KnownEnviro
         await backend.start()
         try:
 
-            async def by_commands(path: Path) -> None:
+            async def by_commands(path: Path) -> bytes:
                 calls.append("commands")
                 async with backend.open(LIMITS, "app") as sandbox:
                     await sh(sandbox, "rm /app/data/old; echo x > /app/data/new; chmod 700 /app")
                     await asyncio.to_thread(path.write_bytes, await sandbox.snapshot())
+                return b"notes of commands"
 
-            async def by_hand(path: Path) -> None:
+            async def by_hand(path: Path) -> bytes:
                 archive = packed(Entry("app/data/more", data=b"more"))
                 await asyncio.to_thread(path.write_bytes, archive)
+                return b""
 
-            async def failing(path: Path) -> None:
+            async def failing(path: Path) -> bytes:
                 raise ValueError("not made")
 
             async def derive(make: MakeLayer, key: str, name: str = "app") -> str:
-                return await derived_environment(backend, name, key, make)
+                derived = await derived_environment(backend, name, key, make)
+                assert derived.notes == (b"notes of commands" if key == "1" else b"")
+                return derived.name
 
             with pytest.raises(ValueError, match="not made"):
                 await derive(failing, "1")
@@ -253,7 +257,7 @@ def test_a_derived_layer_is_made_once_and_lies_over_the_image(known: KnownEnviro
                 assert await sh(sandbox, "rm /app/data/more; ls /app/data") == "new\n"
             async with backend.open(LIMITS, "app") as sandbox:
                 assert await sh(sandbox, "ls /app/data") == "old\n"
-            with pytest.raises(SandboxUnavailable, match="no image"):
+            with pytest.raises(NotLayered, match="no image"):
                 await derive(by_hand, "1", "default")
         finally:
             await backend.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -35,6 +35,7 @@ from proctor_service.features.repositories.change import Change, LeftOut
 from proctor_service.features.repositories.diff_text import diff_of_change
 from proctor_service.features.repositories.extraction import diff_of, edits_of
 from proctor_service.features.repositories.patches import PatchFailed
+from proctor_service.features.repositories.prepared import PreparedStates
 from proctor_service.features.repositories.reports import doctest_paths, report_of
 from proctor_service.features.repositories.reports.interface import Reported
 from proctor_service.features.repositories.rule import Decision, decide
@@ -42,11 +43,9 @@ from proctor_service.features.repositories.taking_out import Crossing, graded, t
 from proctor_service.features.repositories.trees import (
     SavedFiles,
     TooMuch,
-    private_folder,
-    remove_folder,
     saving,
 )
-from proctor_service.features.repositories.workspace import Workspace, open_workspace
+from proctor_service.features.repositories.workspace import Workspace, shell_of
 from proctor_service.judge.run import LIMITS, of_silence, text_of
 from proctor_service.judge.stored_results import StoredResults
 from proctor_service.judge.submission import (
@@ -98,6 +97,7 @@ class RepositoryJudge:
     """Judge of repositories; keeps what tests do without the change, and with the reference, by task."""
 
     def __init__(self) -> None:
+        self._states = PreparedStates()
         self._stored: StoredResults[Reported] = StoredResults(
             _STORED_TASKS, _STORED_BYTES, lambda found: sum(map(len, found.outcomes)) + 200
         )
@@ -108,8 +108,7 @@ class RepositoryJudge:
         """Return the judgement of a change. Raises InvalidTask for tests that report nothing without it."""
         if not listed_tests(grader) and report_kind(grader) != "exit_code":
             raise InvalidTask("the task names no test: fail_to_pass and pass_to_pass are empty")
-        async with _workspace(submission, grader, backend) as opened:
-            workspace, folder = opened
+        async with self._workspace(submission, grader, backend) as (workspace, folder):
             sandbox_id = workspace.sandbox.id
             brought = await bring(workspace, grader)
             try:
@@ -151,48 +150,62 @@ class RepositoryJudge:
         self, submission: Submission, grader: RepositoryGrader, backend: Sandboxes
     ) -> Reported:
         """Return the outcomes of the task's reference, of now or of before."""
-
-        async def make() -> Reported:
-            async with _workspace(submission, grader, backend) as (workspace, folder):
-                brought = await bring(workspace, grader)
-                assert brought.reference is not None
-                change = brought.reference
-                return (
-                    await _verified(workspace, grader, brought, change, folder, backend)
-                ).reported
-
-        return await self._stored.once(_key(submission, grader, b"reference"), make)
+        return await self._run_once(submission, grader, backend, b"reference")
 
     async def _check_task(
         self, submission: Submission, grader: RepositoryGrader, backend: Sandboxes
     ) -> None:
         """Raise InvalidTask if the tests report nothing without the change either."""
-
-        async def make() -> Reported:
-            async with _workspace(submission, grader, backend) as (workspace, folder):
-                brought = await bring(workspace, grader)
-                return (
-                    await _verified(workspace, grader, brought, Change({}), folder, backend)
-                ).reported
-
-        reported = await self._stored.once(_key(submission, grader, b"without"), make)
+        reported = await self._run_once(submission, grader, backend, b"without")
         if not self._decision(submission, grader, reported, None).reported:
             raise InvalidTask("without the change, too, the run reports none of the listed tests")
 
+    async def _run_once(
+        self, submission: Submission, grader: RepositoryGrader, backend: Sandboxes, kind: bytes
+    ) -> Reported:
+        """Return the outcomes of the task's reference, or of no change, of now or of before."""
 
-@asynccontextmanager
-async def _workspace(
-    submission: Submission, grader: RepositoryGrader, backend: Sandboxes
-) -> AsyncIterator[tuple[Workspace, str]]:
-    """Open a sandbox with the task's repository, and a folder for files that cross."""
-    folder = await asyncio.to_thread(private_folder)
-    try:
-        async with backend.open(submission.limits, submission.environment) as sandbox:
-            for path, text in submission.files.items():
-                await sandbox.write_file(path, text.encode("utf-8", "surrogatepass"))
-            yield await open_workspace(sandbox, grader, folder, for_agent=False), folder
-    finally:
-        await asyncio.shield(asyncio.to_thread(remove_folder, folder))
+        async def make() -> Reported:
+            async with self._workspace(submission, grader, backend) as (workspace, folder):
+                brought = await bring(workspace, grader)
+                change = brought.reference if kind == b"reference" else Change({})
+                assert change is not None
+                return (
+                    await _verified(workspace, grader, brought, change, folder, backend)
+                ).reported
+
+        return await self._stored.once(_key(submission, grader, kind), make)
+
+    @asynccontextmanager
+    async def _workspace(
+        self, submission: Submission, grader: RepositoryGrader, backend: Sandboxes
+    ) -> AsyncIterator[tuple[Workspace, str]]:
+        """Open a sandbox with the task's repository, and a folder for files that cross."""
+        opened = self._states.opened(
+            grader, backend, submission.limits, submission.environment, submission.files
+        )
+        async with opened as (sandbox, facts, folder):
+            yield Workspace.of(sandbox, grader, facts, folder), folder
+
+    @asynccontextmanager
+    async def open_for_agent(
+        self,
+        grader: RepositoryGrader,
+        sandboxes: Sandboxes,
+        limits: Limits,
+        environment: str,
+        files: Mapping[str, str],
+        tags: Sequence[str],
+    ) -> AsyncIterator[StatefulSandbox]:
+        """Open an agent's sandbox, in the state that it meets; see `TreeRules`."""
+        opened = self._states.opened(
+            grader, sandboxes, limits, environment, files, for_agent=True, tags=tags
+        )
+        del files
+        async with opened as (sandbox, facts, _):
+            shell = shell_of(grader, facts)
+            await sandbox.set_command_defaults(shell.directory, shell.variables)
+            yield sandbox
 
 
 async def _crossed(submission: Submission, workspace: Workspace, brought: Brought) -> _Crossed:
@@ -391,27 +404,18 @@ def _check(grader: RepositoryGrader, place: Place, where: str) -> None:
         )
 
 
-async def _prepare(grader: RepositoryGrader, sandbox: StatefulSandbox) -> None:
-    """Bring an agent's sandbox into the state that it meets. Raises InvalidTask."""
-    folder = await asyncio.to_thread(private_folder)
-    try:
-        workspace = await open_workspace(sandbox, grader, folder, for_agent=True)
-        await sandbox.set_command_defaults(workspace.shell.directory, workspace.shell.variables)
-    finally:
-        await asyncio.shield(asyncio.to_thread(remove_folder, folder))
-
-
 def _save(grader: RepositoryGrader, limits: Limits, path: str) -> Operation:
     return saving(grader.directory, limits.disk_mb << 20, path)
 
 
 def rules() -> GraderRules:
     """Return the rules of the grader."""
+    judge = RepositoryJudge()
     return GraderRules(
         "repository",
-        RepositoryJudge().judge,
+        judge.judge,
         check=_check,
         code=_code,
         limits=DEFAULTS,
-        tree=TreeRules(_prepare, _save),
+        tree=TreeRules(judge.open_for_agent, _save),
     )

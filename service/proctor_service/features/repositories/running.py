@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import posixpath
 import secrets
@@ -23,7 +22,6 @@ from proctor_service.features.repositories.reports.interface import (
     TestRun,
 )
 from proctor_service.features.repositories.reports.script import ScriptReport, UnreadableOutput
-from proctor_service.features.repositories.trees import SOURCE as TREES
 from proctor_service.features.repositories.trees import Tree
 from proctor_service.features.repositories.workspace import Workspace
 from proctor_service.sandbox.interface import (
@@ -32,7 +30,6 @@ from proctor_service.sandbox.interface import (
     Limits,
     Operation,
     Sandboxes,
-    StatefulSandbox,
 )
 
 SOURCE = Path(listener.__file__).read_text() + Path(listening.__file__).read_text().replace(
@@ -70,7 +67,7 @@ async def run_tests(
     """Run the command of the tests. Raises SandboxEnded, and the errors of the sandbox."""
     sandbox = workspace.sandbox
     image = Tree(sandbox, "/", folder)
-    facts = ImageFacts(await site_packages(sandbox, workspace.shell.directory))
+    facts = ImageFacts(workspace.site_packages)
     files = report.files(facts)
     await image.put(
         {name.lstrip("/").encode(): FileState("644", data) for name, data in files.items()}
@@ -109,12 +106,6 @@ async def _read_by_script(report: ScriptReport, run: TestRun, backend: Sandboxes
 
 def _lines(path: str) -> list[bytes]:
     return Path(path).read_bytes().splitlines()
-
-
-async def site_packages(sandbox: StatefulSandbox, directory: str) -> tuple[str, ...]:
-    """Return the folders with packages of the interpreters of an image."""
-    operation = Operation(TREES, ("site_packages", directory))
-    return tuple(json.loads(await sandbox.operate(operation)))
 
 
 def is_built(grader: RepositoryGrader, change: Change) -> bool:

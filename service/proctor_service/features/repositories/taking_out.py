@@ -247,7 +247,8 @@ def graded(
     for path in remove:
         if path in paths or path in files or path in own:
             own[path] = None
-    return Change(_Graded(files, own | tests))
+    own.update(tests)
+    return Change(_Graded(files, own))
 
 
 def _with_keys(path: bytes, state: FileState | None, trusted: FileState | None) -> FileState | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proctor_client.wire import RepositoryGrader
 from proctor_service.errors import FileRefused, InvalidTask
@@ -13,6 +13,7 @@ from proctor_service.features.repositories import one_commit
 from proctor_service.features.repositories.base import SandboxBase
 from proctor_service.features.repositories.change import FileState
 from proctor_service.features.repositories.changes import of_patch
+from proctor_service.features.repositories.facts import Facts
 from proctor_service.features.repositories.patches import PatchFailed
 from proctor_service.features.repositories.reversal import reversed_patch
 from proctor_service.features.repositories.shell import SHELLS, Shell, activation, prepare
@@ -40,14 +41,31 @@ class Workspace:
     base: SandboxBase
     shell: Shell
     from_commit: Mapping[bytes, FileState]
+    site_packages: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls, sandbox: StatefulSandbox, grader: RepositoryGrader, facts: Facts, folder: str
+    ) -> Workspace:
+        """Return the repository of a sandbox with these facts. `folder`: for files that cross."""
+        tree = Tree(sandbox, facts.directory, folder)
+        base = SandboxBase(tree, facts.sizes)
+        shell = shell_of(grader, facts)
+        return cls(sandbox, tree, base, shell, facts.from_commit, facts.site_packages)
 
 
-async def open_workspace(
-    sandbox: StatefulSandbox, grader: RepositoryGrader, folder: str, *, for_agent: bool
-) -> Workspace:
+def shell_of(grader: RepositoryGrader, facts: Facts) -> Shell:
+    """Return how the commands of a task run."""
+    variables = {**facts.variables, **grader.env}
+    return Shell(facts.program, facts.directory, variables, facts.image_variables)
+
+
+async def prepare_repository(
+    sandbox: StatefulSandbox, grader: RepositoryGrader, folder: str
+) -> Facts:
     """Bring the repository of a fresh sandbox into the state that the policy meets.
 
-    `folder`: for files that cross. `for_agent`: hide what `hide` names. Raises InvalidTask.
+    `folder`: for files that cross. Raises InvalidTask.
     """
     operation = Operation(SOURCE, ("facts", grader.directory, list(SHELLS)))
     directory, is_there, has_git, shells = json.loads(await sandbox.operate(operation))
@@ -56,21 +74,32 @@ async def open_workspace(
     if not shells:
         raise InvalidTask("the image has neither bash nor sh")
     image_variables, variables = await activation(sandbox, shells[0], grader.activate)
-    shell = Shell(shells[0], directory, {**variables, **grader.env}, image_variables)
-    tree = Tree(sandbox, directory, folder)
+    facts = Facts(directory, shells[0], image_variables, variables)
+    shell, tree = shell_of(grader, facts), Tree(sandbox, directory, folder)
     from_commit: dict[bytes, FileState] = {}
-    if not for_agent and grader.files_from is not None:
+    if grader.files_from is not None:
         from_commit = await _files_of_commit(sandbox, grader, shell, folder)
     if grader.prepare is not None:
         if grader.prepare.patch:
             await _apply(tree, grader)
         await prepare(sandbox, shell, grader.prepare.commands)
-    if for_agent:
-        await tree.remove(grader.hide)
     if has_git:
         await _commit(sandbox, directory)
+    operation = Operation(SOURCE, ("site_packages", directory))
+    packages = tuple(json.loads(await sandbox.operate(operation)))
     sizes, _ = await tree.sizes()
-    return Workspace(sandbox, tree, SandboxBase(tree, sizes), shell, from_commit)
+    return replace(facts, site_packages=packages, sizes=sizes, from_commit=from_commit)
+
+
+async def hide_files(
+    sandbox: StatefulSandbox, grader: RepositoryGrader, facts: Facts, folder: str
+) -> None:
+    """Hide from an agent what the task hides, also in the one commit. Raises InvalidTask."""
+    operation = Operation(SOURCE, ("facts", facts.directory, []))
+    _, _, has_git, _ = json.loads(await sandbox.operate(operation))
+    await Tree(sandbox, facts.directory, folder).remove(grader.hide)
+    if has_git:
+        await _commit(sandbox, facts.directory)
 
 
 async def _apply(tree: Tree, grader: RepositoryGrader) -> None:
