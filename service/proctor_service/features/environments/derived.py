@@ -104,4 +104,7 @@ class DerivedLayer:
         part.replace(self._notes)
         with self._layers.changing():
             self._mark.touch()  # first, since a layer that no image has is removed
+            self._layers.discard(
+                self.name
+            )  # made with other notes, and unused: its mark was removed
         self._layers.unpack(self._source, archive, self._image.ids, below=below)

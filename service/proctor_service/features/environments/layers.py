@@ -256,6 +256,11 @@ class Layers:
                         self._remove(folder.name)
         return removed_bytes
 
+    def discard(self, name: str) -> None:
+        """Remove a layer that nothing uses, if present. The caller holds `changing`. Raises OSError."""
+        if self.read(name) is not None:
+            self._remove(name)
+
     @contextmanager
     def archive(self) -> Iterator[Path]:
         """Return the path of a file for the archive of a layer; it is removed afterwards."""

@@ -22,10 +22,15 @@ from proctor_service.sandbox.interface import Command, Operation, StatefulSandbo
 
 _COMMIT_MAIN = """
 
-def main(directory):
+def main(directory, tag):
     folder = os.fsencode(directory)
-    write_repository(folder, is_ignored=rules_of_folder(folder).is_ignored)
+    write_repository(folder, tag, is_ignored=rules_of_folder(folder).is_ignored)
 """
+_NEAREST_TAG = """
+git -c safe.directory='*' -C "$1" describe --tags --abbrev=0 --match '*[0-9]*' 2> /dev/null ||
+git -c safe.directory='*' -C "$1" describe --tags --abbrev=0 2> /dev/null
+"""
+"""Prints the tag that tools take the version from, as `setuptools_scm` looks for it; else any."""
 _GIT_SECONDS = 300.0
 
 
@@ -79,12 +84,15 @@ async def prepare_repository(
     from_commit: dict[bytes, FileState] = {}
     if grader.files_from is not None:
         from_commit = await _files_of_commit(sandbox, grader, shell, folder)
+    tag = ""
     if grader.prepare is not None:
+        if grader.prepare.commands and has_git:  # which may replace the history
+            tag = await _nearest_tag(sandbox, shell)
         if grader.prepare.patch:
             await _apply(tree, grader)
         await prepare(sandbox, shell, grader.prepare.commands)
     if has_git:
-        await _commit(sandbox, directory)
+        await _commit(sandbox, directory, await _nearest_tag(sandbox, shell) or tag)
     operation = Operation(SOURCE, ("site_packages", directory))
     packages = tuple(json.loads(await sandbox.operate(operation)))
     sizes, _ = await tree.sizes()
@@ -99,7 +107,8 @@ async def hide_files(
     _, _, has_git, _ = json.loads(await sandbox.operate(operation))
     await Tree(sandbox, facts.directory, folder).remove(grader.hide)
     if has_git:
-        await _commit(sandbox, facts.directory)
+        tag = await _nearest_tag(sandbox, shell_of(grader, facts))
+        await _commit(sandbox, facts.directory, tag)
 
 
 async def _apply(tree: Tree, grader: RepositoryGrader) -> None:
@@ -115,10 +124,22 @@ async def _apply(tree: Tree, grader: RepositoryGrader) -> None:
     await tree.put(change.files)
 
 
-async def _commit(sandbox: StatefulSandbox, directory: str) -> None:
-    """Replace the history of the repository by one commit. Raises InvalidTask."""
+async def _nearest_tag(sandbox: StatefulSandbox, shell: Shell) -> str:
+    """Return the nearest tag of the history; empty without one.
+
+    By git of the image, before any submission: without it, no program there asks for the tag.
+    """
+    words = (shell.program, "-c", _NEAREST_TAG, "git", shell.directory)
+    ended = await sandbox.exec(Command(words, timeout_seconds=_GIT_SECONDS))
+    tag = ended.stdout.decode("utf-8", "replace").strip() if ended.exit_code == 0 else ""
+    return tag if one_commit.is_tag_name(tag) else ""
+
+
+async def _commit(sandbox: StatefulSandbox, directory: str, tag: str) -> None:
+    """Replace the history of the repository by one commit, with a tag if any. Raises InvalidTask."""
+    source = one_commit.guest_source() + _COMMIT_MAIN
     try:
-        await sandbox.operate(Operation(one_commit.guest_source() + _COMMIT_MAIN, (directory,)))
+        await sandbox.operate(Operation(source, (directory, tag)))
     except FileRefused as refused:
         raise InvalidTask(f"the repository has no commit: {refused.message}"[:1000]) from None
 
