@@ -6,10 +6,11 @@ import asyncio
 import gzip
 import hashlib
 import io
+import json
 import os
 import stat
 import tarfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -261,6 +262,35 @@ def test_a_derived_layer_is_made_once_and_lies_over_the_image(known: KnownEnviro
                 await derive(by_hand, "1", "default")
         finally:
             await backend.close()
+
+    asyncio.run(acted())
+
+
+@pytest.mark.slow
+def test_derived_layers_make_room_for_others(known: KnownEnvironments) -> None:
+    built, folder, calls = known["app"], known.folder / ("0" * 32), []
+    assert built.image is not None
+    folder.mkdir()
+    names = [each.name for each in built.image.layers]
+    (folder / "image.json").write_text(json.dumps({"layers": names}))
+    bounded = KnownEnvironments(
+        {"app": replace(built, folder=folder)}, known.folder, most_bytes=3 << 20
+    )
+
+    async def make(path: Path) -> bytes:
+        calls.append(path)
+        archive = packed(Entry("app/large", data=bytes(2 << 20)))
+        await asyncio.to_thread(path.write_bytes, archive)
+        return b"notes"
+
+    async def acted() -> None:
+        first = await bounded.derived("app", "1", make)
+        second = await bounded.derived("app", "2", make)
+        assert (bounded.get(first.name), len(calls)) == (None, 2)
+        assert await bounded.derived("app", "2", make) == second
+        assert (bounded.get(second.name) is not None, len(calls)) == (True, 2)
+        assert await bounded.derived("app", "1", make) == first
+        assert (bounded.get(second.name), len(calls)) == (None, 3)
 
     asyncio.run(acted())
 
