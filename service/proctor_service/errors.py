@@ -206,6 +206,10 @@ class SandboxUnavailable(Failure):
     reason = "sandbox_unavailable"
 
 
+class NotLayered(SandboxUnavailable):
+    """The environment is no image of this machine's store: no layer can be added to it."""
+
+
 class NoSandboxInTime(SandboxUnavailable):
     """All sandboxes are in use, or the machine is slow; the backend itself works."""
 

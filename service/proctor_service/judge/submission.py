@@ -10,7 +10,7 @@ import io
 import math
 import tokenize
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -207,15 +207,22 @@ class DefaultLimits(NamedTuple):
     processes: int
 
 
+OpenTree = Callable[
+    [Any, Sandboxes, Limits, str, Mapping[str, str], Sequence[str]],
+    AbstractAsyncContextManager[StatefulSandbox],
+]
+
+
 @dataclass(frozen=True, slots=True)
 class TreeRules:
     """Rules of a grader of repositories for an agent's sandbox.
 
-    `prepare`: makes the agent's initial state, in a new sandbox. Raises InvalidTask. `save`: returns the
-    operation to write the repository to a file; the path of the file is the last argument.
+    `open`: opens a sandbox in the agent's initial state, for a grader, with limits, environment, files of
+    the task, and tags. Raises InvalidTask. `save`: returns the operation to write the repository to a file;
+    the path of the file is the last argument.
     """
 
-    prepare: Callable[[Any, StatefulSandbox], Awaitable[None]]
+    open: OpenTree
     save: Callable[[Any, Limits, str], Operation]
 
 

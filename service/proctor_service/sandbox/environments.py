@@ -16,9 +16,9 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
-from proctor_service.errors import SandboxUnavailable, StartError
+from proctor_service.errors import NotLayered, SandboxUnavailable, StartError
 from proctor_service.settings import Settings
 from proctor_service.settings.environments import Environment
 
@@ -93,19 +93,26 @@ Environments = Mapping[str, BuiltEnvironment]
 
 NO_ENVIRONMENTS: Environments = MappingProxyType({})
 
-MakeLayer = Callable[[Path], Awaitable[None]]
-"""Writes a layer of the image format, an archive of tar, to a new file."""
+MakeLayer = Callable[[Path], Awaitable[bytes]]
+"""Writes a layer of the image format, an archive of tar, to a new file; returns notes to keep with it."""
+
+
+class DerivedEnvironment(NamedTuple):
+    """Environment with one more layer. `notes`: what the maker of the layer has returned."""
+
+    name: str
+    notes: bytes
 
 
 @runtime_checkable
 class LayeredEnvironments(Protocol):
     """Environments of images, to which layers can be added."""
 
-    async def derived(self, environment: str, key: str, make: MakeLayer) -> str:
-        """Return the name of an environment with another layer over an environment with an image.
+    async def derived(self, environment: str, key: str, make: MakeLayer) -> DerivedEnvironment:
+        """Return an environment with another layer over an environment with an image.
 
         `key`: names the layer among the image's layers; the layer of a key is made once, and is removed
-        after a long time without use. Raises SandboxUnavailable.
+        after a long time without use. Raises SandboxUnavailable, NotLayered.
         """
 
 
@@ -134,10 +141,10 @@ def hold_nothing(_: str) -> AbstractAsyncContextManager[None]:
 
 async def derived_from(
     environments: Environments, environment: str, key: str, make: MakeLayer
-) -> str:
-    """Return the name of an environment with another layer; see `LayeredEnvironments.derived`."""
+) -> DerivedEnvironment:
+    """Return an environment with one more layer; see `LayeredEnvironments.derived`."""
     if not isinstance(environments, LayeredEnvironments):
-        raise SandboxUnavailable(f"environment {environment}: nothing can be added to it here")
+        raise NotLayered(f"environment {environment}: nothing can be added to it here")
     return await environments.derived(environment, key, make)
 
 

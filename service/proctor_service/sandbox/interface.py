@@ -13,8 +13,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
-from proctor_service.errors import SandboxUnavailable
+from proctor_service.errors import NotLayered
 from proctor_service.sandbox.code_bundle import HASH_SEEDS as HASH_SEEDS
+from proctor_service.sandbox.environments import DerivedEnvironment as DerivedEnvironment
 from proctor_service.sandbox.environments import Environments, MakeLayer
 from proctor_service.sandbox.environments import HoldEnvironment as HoldEnvironment
 from proctor_service.sandbox.environments import hold_nothing as hold_nothing
@@ -365,6 +366,13 @@ class Sandboxes(Protocol):
         """
 
 
+OpenSandbox = Callable[
+    [Sandboxes, Limits, str, Mapping[str, str], Sequence[str]],
+    AbstractAsyncContextManager[StatefulSandbox],
+]
+"""Opens a sandbox, with limits, environment, files by path, and tags."""
+
+
 @runtime_checkable
 class EndsIdle(Protocol):
     """Backend with environments kept ready for their next use."""
@@ -377,21 +385,22 @@ class EndsIdle(Protocol):
 class DerivingSandboxes(Protocol):
     """Sandboxes of images, to which layers can be added."""
 
-    async def derive(self, environment: str, key: str, make: MakeLayer) -> str:
+    async def derive(self, environment: str, key: str, make: MakeLayer) -> DerivedEnvironment:
         """See `LayeredEnvironments.derived`."""
 
 
 async def derived_environment(
     sandboxes: Sandboxes, environment: str, key: str, make: MakeLayer
-) -> str:
-    """Return the name of an environment with another layer over an environment with an image.
+) -> DerivedEnvironment:
+    """Return an environment with another layer over an environment with an image.
 
     The layer of a key is made once: `make` gets the path of a new file, and writes an archive of tar
     there, as from `StatefulSandbox.snapshot`. Folders missing in the archive keep the mode and owner of
-    the image's. Raises SandboxUnavailable, and the errors of `make`.
+    the image's. Raises SandboxUnavailable, NotLayered for an environment without an image, and the errors
+    of `make`.
     """
     if not isinstance(sandboxes, DerivingSandboxes):
-        raise SandboxUnavailable(f"environment {environment}: nothing can be added to it here")
+        raise NotLayered(f"environment {environment}: nothing can be added to it here")
     return await sandboxes.derive(environment, key, make)
 
 
@@ -418,7 +427,7 @@ class PassedSandboxes:
         """See `Sandboxes`."""
         return self._sandboxes.open(limits, environment, tags)
 
-    async def derive(self, environment: str, key: str, make: MakeLayer) -> str:
+    async def derive(self, environment: str, key: str, make: MakeLayer) -> DerivedEnvironment:
         """See `DerivingSandboxes`."""
         return await derived_environment(self._sandboxes, environment, key, make)
 

@@ -22,7 +22,7 @@ import asyncio
 import logging
 import secrets
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -57,6 +57,7 @@ from proctor_service.sandbox.interface import (
     Hear,
     HoldEnvironment,
     Limits,
+    OpenSandbox,
     Operation,
     StatefulSandbox,
     hold_nothing,
@@ -92,8 +93,8 @@ Executed = Callable[[ExecOutcome, float], None]
 class Order:
     """Specification of a stateful sandbox, with its owner.
 
-    `begun`: the sandbox belongs to begun work, which continues while the service drains. `prepare`: awaited
-    when the files are written; its errors are those of the start.
+    `begun`: the sandbox belongs to begun work, which continues while the service drains. `open_tree`:
+    opens it in the state of a repository that its agent meets, with the files.
     """
 
     tenant: str
@@ -105,7 +106,7 @@ class Order:
     job: str = "default"
     priority: Priority = "training"
     begun: bool = False
-    prepare: Callable[[StatefulSandbox], Awaitable[None]] | None = None
+    open_tree: OpenSandbox | None = None
 
 
 @dataclass(slots=True)
@@ -283,17 +284,19 @@ class Session:
         """Write the files, wait for the end, and decide the end before the clean-up."""
         files = dict(order.files)
         limits, environment, tags = order.limits, order.environment, order.tags
-        prepare = order.prepare
+        if order.open_tree is None:
+            opened = backend.open(limits, environment, tags)
+        else:
+            opened = order.open_tree(backend, limits, environment, files, tags)
+            files = {}
         PAYER.set((order.tenant, order.job))
         del order
         try:
-            async with hold(environment), backend.open(limits, environment, tags) as sandbox:
+            async with hold(environment), opened as sandbox:
                 try:
                     while files:  # free each file's text at once: files may be large
                         path, text = files.popitem()
                         await sandbox.write_file(path, text.encode("utf-8", "surrogatepass"))
-                    if prepare is not None:
-                        await prepare(sandbox)
                     # A backend may swallow a cancellation, so the session may be over by now.
                     if not self._over.done():
                         self._sandbox = sandbox

@@ -214,14 +214,14 @@ def order(machine: Machine, body: wire.SandboxRequest, tenant: str) -> Order:
     check_files(body.files, "files")
     check_tags(body.tags)
     environment = machine.environment(body.environment, "environment")
-    defaults, prepare = None, None
+    defaults, open_tree = None, None
     if body.repository is not None:
         machine.check_grader(body.repository, "repository")
         machine.check_place(body.repository, environment, "repository")
         rules = machine.graders[body.repository.kind]
         defaults = rules.limits
         assert rules.tree is not None, "it judges repositories"
-        prepare = partial(rules.tree.prepare, body.repository)
+        open_tree = partial(rules.tree.open, body.repository)
     return Order(
         tenant=tenant,
         limits=machine.limits(body.limits, "limits", environment=environment, defaults=defaults),
@@ -230,7 +230,7 @@ def order(machine: Machine, body: wire.SandboxRequest, tenant: str) -> Order:
         ttl_seconds=body.ttl_seconds,
         files=body.files,
         job=body.job,
-        prepare=prepare,
+        open_tree=open_tree,
     )
 
 

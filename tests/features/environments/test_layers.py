@@ -6,16 +6,17 @@ import asyncio
 import gzip
 import hashlib
 import io
+import json
 import os
 import stat
 import tarfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from unpacked_image import unpacked_image
 
-from proctor_service.errors import SandboxUnavailable, StartError
+from proctor_service.errors import NotLayered, StartError
 from proctor_service.features.environments.by_name import KnownEnvironments, full_name
 from proctor_service.features.environments.images import image_ids
 from proctor_service.features.environments.layers import Layer, Layers
@@ -223,21 +224,25 @@ def test_a_derived_layer_is_made_once_and_lies_over_the_image(known: KnownEnviro
         await backend.start()
         try:
 
-            async def by_commands(path: Path) -> None:
+            async def by_commands(path: Path) -> bytes:
                 calls.append("commands")
                 async with backend.open(LIMITS, "app") as sandbox:
                     await sh(sandbox, "rm /app/data/old; echo x > /app/data/new; chmod 700 /app")
                     await asyncio.to_thread(path.write_bytes, await sandbox.snapshot())
+                return b"notes of commands"
 
-            async def by_hand(path: Path) -> None:
+            async def by_hand(path: Path) -> bytes:
                 archive = packed(Entry("app/data/more", data=b"more"))
                 await asyncio.to_thread(path.write_bytes, archive)
+                return b""
 
-            async def failing(path: Path) -> None:
+            async def failing(path: Path) -> bytes:
                 raise ValueError("not made")
 
             async def derive(make: MakeLayer, key: str, name: str = "app") -> str:
-                return await derived_environment(backend, name, key, make)
+                derived = await derived_environment(backend, name, key, make)
+                assert derived.notes == (b"notes of commands" if key == "1" else b"")
+                return derived.name
 
             with pytest.raises(ValueError, match="not made"):
                 await derive(failing, "1")
@@ -253,10 +258,39 @@ def test_a_derived_layer_is_made_once_and_lies_over_the_image(known: KnownEnviro
                 assert await sh(sandbox, "rm /app/data/more; ls /app/data") == "new\n"
             async with backend.open(LIMITS, "app") as sandbox:
                 assert await sh(sandbox, "ls /app/data") == "old\n"
-            with pytest.raises(SandboxUnavailable, match="no image"):
+            with pytest.raises(NotLayered, match="no image"):
                 await derive(by_hand, "1", "default")
         finally:
             await backend.close()
+
+    asyncio.run(acted())
+
+
+@pytest.mark.slow
+def test_derived_layers_make_room_for_others(known: KnownEnvironments) -> None:
+    built, folder, calls = known["app"], known.folder / ("0" * 32), []
+    assert built.image is not None
+    folder.mkdir()
+    names = [each.name for each in built.image.layers]
+    (folder / "image.json").write_text(json.dumps({"layers": names}))
+    bounded = KnownEnvironments(
+        {"app": replace(built, folder=folder)}, known.folder, most_bytes=3 << 20
+    )
+
+    async def make(path: Path) -> bytes:
+        calls.append(path)
+        archive = packed(Entry("app/large", data=bytes(2 << 20)))
+        await asyncio.to_thread(path.write_bytes, archive)
+        return b"notes"
+
+    async def acted() -> None:
+        first = await bounded.derived("app", "1", make)
+        second = await bounded.derived("app", "2", make)
+        assert (bounded.get(first.name), len(calls)) == (None, 2)
+        assert await bounded.derived("app", "2", make) == second
+        assert (bounded.get(second.name) is not None, len(calls)) == (True, 2)
+        assert await bounded.derived("app", "1", make) == first
+        assert (bounded.get(second.name), len(calls)) == (None, 3)
 
     asyncio.run(acted())
 

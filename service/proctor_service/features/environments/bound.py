@@ -16,7 +16,7 @@ from pathlib import Path
 
 from proctor_service.errors import StartError
 from proctor_service.features.environments.folders import Folders, unused
-from proctor_service.features.environments.images import DERIVED, USED, used_layers
+from proctor_service.features.environments.images import DERIVED, NOTES, USED, used_layers
 from proctor_service.features.environments.layers import Layers, Room
 
 _STEP_BYTES = 1 << 30
@@ -125,6 +125,7 @@ class ImageBound:
             descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                (file.parents[1] / NOTES / file.name).unlink(missing_ok=True)
                 file.unlink()
             finally:
                 os.close(descriptor)

@@ -7,7 +7,6 @@ image, in the store. So a judge process knows them without being told.
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,13 +14,15 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-from proctor_service.errors import SandboxUnavailable, StartError
+from proctor_service.errors import NotLayered, SandboxUnavailable, StartError
+from proctor_service.features.environments.bound import ImageBound
 from proctor_service.features.environments.built import from_image
+from proctor_service.features.environments.derived import DerivedLayer
 from proctor_service.features.environments.folders import reason
 from proctor_service.features.environments.images import DERIVED, key_of_image, read_image
-from proctor_service.features.environments.layers import Layer, Layers
+from proctor_service.features.environments.layers import Layers
 from proctor_service.features.environments.manifest import digest_of
-from proctor_service.sandbox.environments import BuiltEnvironment, MakeLayer
+from proctor_service.sandbox.environments import BuiltEnvironment, DerivedEnvironment, MakeLayer
 from proctor_service.settings.environments import DEFAULT, IMAGE, Environment
 
 _DERIVED = re.compile(r"(.+)\+([0-9a-f]{16})")  # "debian+" and "0f" eight times
@@ -78,19 +79,20 @@ class KnownEnvironments(Mapping[str, BuiltEnvironment]):
 
     `listed`: those of the file, the only ones in an iteration. `patterns`: names of images that are
     allowed, as fnmatch has them; a name in `__getitem__` is a full one. An image that is not fetched has
-    neither an `image` nor a `python`.
+    neither an `image` nor a `python`. `most_bytes`: of the store with derived layers; None: unbounded.
     """
 
     listed: dict[str, BuiltEnvironment]
     folder: Path
     patterns: tuple[str, ...] = ()
+    most_bytes: int | None = None
     _remembered: dict[str, _Remembered] = field(default_factory=dict, repr=False, compare=False)
     _making: WeakValueDictionary[str, asyncio.Lock] = field(
         default_factory=WeakValueDictionary, repr=False, compare=False
     )
 
     def __reduce__(self) -> tuple[object, ...]:
-        return KnownEnvironments, (self.listed, self.folder, self.patterns)
+        return KnownEnvironments, (self.listed, self.folder, self.patterns, self.most_bytes)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.listed)
@@ -113,6 +115,19 @@ class KnownEnvironments(Mapping[str, BuiltEnvironment]):
         if not self.allows(name):
             raise KeyError(name)
         return self._image(name)
+
+    @property
+    def bound(self) -> ImageBound | None:
+        """The bound of the store; images of the file alone are not counted by it."""
+        if self.most_bytes is None:
+            return None
+        if self.patterns:
+            return ImageBound(self.folder, self.most_bytes)
+        layers = Layers(self.folder)
+        images = [each.image.layers for each in self.listed.values() if each.image is not None]
+        names = {place.name for places in images for place in places}
+        found = [layer for name in names if (layer := layers.read(name)) is not None]
+        return ImageBound(self.folder, self.most_bytes + sum(each.bytes for each in found))
 
     def allows(self, name: str) -> bool:
         """Return True for the full name of an image that the operator allows."""
@@ -146,27 +161,22 @@ class KnownEnvironments(Mapping[str, BuiltEnvironment]):
             environment = match[1]
         return None if environment in self.listed or environment == DEFAULT else environment
 
-    async def derived(self, environment: str, key: str, make: MakeLayer) -> str:
-        """Return the name of an environment with one more layer; see `LayeredEnvironments`."""
+    async def derived(self, environment: str, key: str, make: MakeLayer) -> DerivedEnvironment:
+        """Return an environment with one more layer; see `LayeredEnvironments`."""
         built = self.get(environment)
         if built is None or built.image is None or built.folder is None:
-            raise SandboxUnavailable(f"environment {environment}: it has no image to build on")
-        image, layers = built.image, Layers(self.folder)
-        source = f"derived {digest_of([[each.name for each in image.layers], key])}"
-        name = layers.name_of(source, image.ids)
-        lock = self._making.setdefault(name, asyncio.Lock())
+            raise NotLayered(f"environment {environment}: it has no image to build on")
+        layer = DerivedLayer(self.folder, built.folder, built.image, key, self.bound)
+        lock = self._making.setdefault(layer.name, asyncio.Lock())
         async with lock:
-            if not await asyncio.to_thread(_mark, built.folder, name, layers):
-                try:
-                    with layers.archive() as archive:
-                        await make(archive)
-                        await asyncio.to_thread(_add, layers, source, archive, built)
-                except (OSError, StartError) as error:
-                    why = reason(error) if isinstance(error, OSError) else str(error)
-                    raise SandboxUnavailable(
-                        f"environment {environment}: no layer can be added: {why}"
-                    ) from None
-        return f"{environment}+{name}"
+            try:
+                notes = await layer.once(make)
+            except (OSError, StartError) as error:
+                why = reason(error) if isinstance(error, OSError) else str(error)
+                raise SandboxUnavailable(
+                    f"environment {environment}: no layer can be added: {why}"
+                ) from None
+        return DerivedEnvironment(f"{environment}+{layer.name}", notes)
 
     def _image(self, name: str) -> BuiltEnvironment:
         definition = Environment(image=name)
@@ -205,34 +215,6 @@ def not_fetched(name: str, definition: Environment) -> BuiltEnvironment:
     return BuiltEnvironment(
         name, definition, None, None, {}, "", remote_image=name, is_awaited=True
     )
-
-
-def _mark(folder: Path, name: str, layers: Layers) -> bool:
-    """Note the use of a derived layer; return False without the layer."""
-    if layers.read(name) is None:
-        return False
-    try:
-        os.utime(folder / DERIVED / name)
-    except OSError:
-        return False
-    return True
-
-
-def _add(layers: Layers, source: str, archive: Path, built: BuiltEnvironment) -> None:
-    """Unpack a derived layer over an image, and note that the image has it. Raises StartError, OSError."""
-    assert built.image is not None
-    assert built.folder is not None
-    below: list[Layer] = []
-    for place in built.image.layers:
-        layer = layers.read(place.name)
-        if layer is None:
-            raise StartError("the image is damaged")
-        below.append(layer)
-    mark = built.folder / DERIVED / layers.name_of(source, built.image.ids)
-    with layers.changing():
-        mark.parent.mkdir(exist_ok=True)
-        mark.touch()  # first, since a layer that no image has is removed
-    layers.unpack(source, archive, built.image.ids, below=below)
 
 
 def check_patterns(patterns: Sequence[str]) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
     FOLDER/KEY/image.json   its digest, its configuration, and the names of its layers
     FOLDER/KEY/derived/NAME  an empty file for each layer derived from it; its time is that of the last use
+    FOLDER/KEY/notes/NAME    the notes of the layer's maker
     FOLDER/KEY.RANDOM.part/layers.json  names of the layers which an unfinished image needs
 
 All users of the image are mapped to user ids of their own on the machine, as its sandboxes
@@ -41,7 +42,7 @@ from proctor_service.settings import worker_environment
 
 _FORMAT = 2
 _FILE, _PINNED = "image.json", "layers.json"
-DERIVED = "derived"
+DERIVED, NOTES = "derived", "notes"
 USED = "used"
 """File in the folder of an image by name; its time is that of the last use."""
 _KEY_CHARACTERS = 32

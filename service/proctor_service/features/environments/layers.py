@@ -157,7 +157,7 @@ class Layers:
                     )
                     if below and layer.links:
                         raise DamagedImage("a hard link leads to a file of another layer")
-                    if below and (attributes := self.inherited((layer, *below))):
+                    if below and (attributes := self._inherited_by(layer, below)):
                         order = {"kind": "attributes", "folder": str(part)}
                         self._run({**order, "attributes": attributes})
                     self._keep(part, layer)
@@ -210,18 +210,28 @@ class Layers:
         """
         found: dict[str, Attributes] = {}
         for index, layer in enumerate(layers):
-            for path in layer.implicit:
-                if path in found or any(self._says(each, path) for each in layers[:index]):
-                    continue
-                for below in layers[index + 1 :]:
-                    about = _about(self.folder / below.name, path)
-                    if about is not None and path not in below.implicit:
-                        if stat.S_ISDIR(about.st_mode):
-                            mode = stat.S_IMODE(about.st_mode)
-                            owner = (about.st_uid, about.st_gid) if os.geteuid() == 0 else (-1, -1)
-                            found[path] = (path, mode, *owner)
-                        break
+            hidden = [
+                path
+                for path in layer.implicit
+                if path in found or any(self._says(each, path) for each in layers[:index])
+            ]
+            more = self._inherited_by(layer, layers[index + 1 :])
+            found |= {each[0]: each for each in more if each[0] not in hidden}
         return list(found.values())
+
+    def _inherited_by(self, layer: Layer, below: Sequence[Layer]) -> list[Attributes]:
+        """Return the attributes of folders which a layer names without saying them."""
+        found: list[Attributes] = []
+        for path in layer.implicit:
+            for each in below:
+                about = _about(self.folder / each.name, path)
+                if about is not None and path not in each.implicit:
+                    if stat.S_ISDIR(about.st_mode):
+                        mode = stat.S_IMODE(about.st_mode)
+                        owner = (about.st_uid, about.st_gid) if os.geteuid() == 0 else (-1, -1)
+                        found.append((path, mode, *owner))
+                    break
+        return found
 
     def remove_unused(self, used: Iterable[str], dry_run: bool = False) -> int:
         """Remove all layers but those with these names; return their bytes.
@@ -245,6 +255,11 @@ class Layers:
                     with suppress(OSError):
                         self._remove(folder.name)
         return removed_bytes
+
+    def discard(self, name: str) -> None:
+        """Remove a layer that nothing uses, if present. The caller holds `changing`. Raises OSError."""
+        if self.read(name) is not None:
+            self._remove(name)
 
     @contextmanager
     def archive(self) -> Iterator[Path]:

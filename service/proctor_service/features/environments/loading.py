@@ -37,7 +37,10 @@ def known_environments(settings: Settings, held: ExitStack) -> Environments:
     from proctor_service.features.environments.store import environments_folder
 
     return KnownEnvironments(
-        dict(listed), environments_folder(settings), check_patterns(settings.images)
+        dict(listed),
+        environments_folder(settings),
+        check_patterns(settings.images),
+        int(settings.images_gb * 1e9),
     )
 
 

@@ -50,7 +50,7 @@ class SandboxBase:
             self._states.update(await self._tree.states(missing))
 
     async def unequal(
-        self, files: Mapping[bytes, FileState], sizes: Mapping[bytes, int]
+        self, files: Mapping[bytes, FileState | None], sizes: Mapping[bytes, int]
     ) -> list[bytes]:
         """Return the paths of files that differ from the base; `sizes`: of these files, in bytes.
 
@@ -70,7 +70,9 @@ class SandboxBase:
                 batch, batch_bytes = [], 0
         return found + await self._unequal(batch, files)
 
-    async def _unequal(self, paths: list[bytes], files: Mapping[bytes, FileState]) -> list[bytes]:
+    async def _unequal(
+        self, paths: list[bytes], files: Mapping[bytes, FileState | None]
+    ) -> list[bytes]:
         states = await self._tree.states(paths)
         return await asyncio.to_thread(
             lambda: [each for each in paths if files[each] != states[each]]

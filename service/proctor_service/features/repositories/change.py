@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -46,6 +47,22 @@ class Change:
 
     def __bool__(self) -> bool:
         return bool(self.files)
+
+
+class StoredFiles(Mapping[bytes, FileState | None]):
+    """Files by path, read when asked for, which tell of their modes without their contents."""
+
+    @abstractmethod
+    def mode(self, path: bytes) -> Mode | None:
+        """Return the mode of a file of the mapping; None: deleted."""
+
+
+def mode_of(files: Mapping[bytes, FileState | None], path: bytes) -> Mode | None:
+    """Return the mode of a file of a mapping; None: deleted."""
+    if isinstance(files, StoredFiles):
+        return files.mode(path)
+    state = files[path]
+    return None if state is None else state.mode
 
 
 class Base(Protocol):

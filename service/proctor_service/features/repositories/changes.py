@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from proctor_service.features.repositories.base import SandboxBase
-from proctor_service.features.repositories.change import Change, FileState, LeftOut, shown_path
+from proctor_service.features.repositories.change import (
+    Change,
+    FileState,
+    LeftOut,
+    Mode,
+    StoredFiles,
+    shown_path,
+)
 from proctor_service.features.repositories.patches import Edits, Patch, read_edits, read_patch
 from proctor_service.features.repositories.taking_out import Protection, reasons
 from proctor_service.features.repositories.trees import SavedFiles
@@ -80,7 +87,7 @@ def hiding(patterns: Sequence[str], directory: str) -> Callable[[bytes], bool]:
     return is_hidden
 
 
-class _Part(Mapping[bytes, "FileState | None"]):
+class _Part(StoredFiles):
     """Some saved files, read when asked for; False: a deleted one."""
 
     def __init__(self, saved: SavedFiles, is_present: Mapping[bytes, bool]) -> None:
@@ -89,6 +96,10 @@ class _Part(Mapping[bytes, "FileState | None"]):
 
     def __getitem__(self, path: bytes) -> FileState | None:
         return self._saved[path] if self._is_present[path] else None
+
+    def mode(self, path: bytes) -> Mode | None:
+        """See `change.StoredFiles`."""
+        return self._saved.mode(path) if self._is_present[path] else None
 
     def __iter__(self) -> Iterator[bytes]:
         return iter(self._is_present)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
@@ -36,6 +36,7 @@ from proctor_service.features.repositories.change import Change, LeftOut
 from proctor_service.features.repositories.diff_text import diff_of_change
 from proctor_service.features.repositories.extraction import diff_of, edits_of
 from proctor_service.features.repositories.patches import PatchFailed
+from proctor_service.features.repositories.prepared import PreparedStates
 from proctor_service.features.repositories.read_only_files import read_only_files
 from proctor_service.features.repositories.reports import FALLBACKS, doctest_paths, report_of
 from proctor_service.features.repositories.reports.interface import Reported
@@ -44,11 +45,9 @@ from proctor_service.features.repositories.taking_out import Crossing, graded, t
 from proctor_service.features.repositories.trees import (
     SavedFiles,
     TooMuch,
-    private_folder,
-    remove_folder,
     saving,
 )
-from proctor_service.features.repositories.workspace import Workspace, open_workspace
+from proctor_service.features.repositories.workspace import Workspace, shell_of
 from proctor_service.judge.run import LIMITS, of_silence, text_of
 from proctor_service.judge.stored_results import StoredResults
 from proctor_service.judge.submission import (
@@ -100,6 +99,7 @@ class RepositoryJudge:
     """Judge of repositories; keeps what the tests of a task do with its reference, or without a change."""
 
     def __init__(self) -> None:
+        self._states = PreparedStates()
         self._stored: StoredResults[Reported] = StoredResults(
             _STORED_TASKS, _STORED_BYTES, lambda found: sum(map(len, found.outcomes)) + 200
         )
@@ -117,8 +117,7 @@ class RepositoryJudge:
         self, submission: Submission, grader: RepositoryGrader, backend: Sandboxes, fallback: str
     ) -> Judgement:
         """Return the judgement of a change. `fallback`: kind of report in place of the task's."""
-        async with _workspace(submission, grader, backend) as opened:
-            workspace, folder = opened
+        async with self._workspace(submission, grader, backend) as (workspace, folder):
             sandbox_id = workspace.sandbox.id
             brought = await bring(workspace, grader)
             try:
@@ -173,7 +172,7 @@ class RepositoryJudge:
 
         async def make() -> Reported:
             for fallback in ("", *FALLBACKS.get(report_kind(grader), ())):
-                found = await _run_of_task(submission, grader, backend, fallback)
+                found = await self._run_of_task(submission, grader, backend, fallback)
                 if not fallback:
                     first = found
                     observes = found.reported.is_complete and found.reported.outcomes
@@ -186,6 +185,45 @@ class RepositoryJudge:
 
         return await self._stored.once(_key(submission, grader), make)
 
+    async def _run_of_task(
+        self, submission: Submission, grader: RepositoryGrader, backend: Sandboxes, fallback: str
+    ) -> Verified:
+        async with self._workspace(submission, grader, backend) as (workspace, folder):
+            brought = await bring(workspace, grader)
+            change = brought.reference or Change({})
+            return await _verified(workspace, grader, brought, change, folder, backend, fallback)
+
+    @asynccontextmanager
+    async def _workspace(
+        self, submission: Submission, grader: RepositoryGrader, backend: Sandboxes
+    ) -> AsyncIterator[tuple[Workspace, str]]:
+        """Open a sandbox with the task's repository, and a folder for files that cross."""
+        opened = self._states.opened(
+            grader, backend, submission.limits, submission.environment, submission.files
+        )
+        async with opened as (sandbox, facts, folder):
+            yield Workspace.of(sandbox, grader, facts, folder), folder
+
+    @asynccontextmanager
+    async def open_for_agent(
+        self,
+        grader: RepositoryGrader,
+        sandboxes: Sandboxes,
+        limits: Limits,
+        environment: str,
+        files: Mapping[str, str],
+        tags: Sequence[str],
+    ) -> AsyncIterator[StatefulSandbox]:
+        """Open an agent's sandbox, in the state that it meets; see `TreeRules`."""
+        opened = self._states.opened(
+            grader, sandboxes, limits, environment, files, for_agent=True, tags=tags
+        )
+        del files
+        async with opened as (sandbox, facts, _):
+            shell = shell_of(grader, facts)
+            await sandbox.set_command_defaults(shell.directory, shell.variables)
+            yield sandbox
+
 
 def _names_listed(grader: RepositoryGrader, reported: Reported) -> bool:
     return decide(grader, reported, "all", None).reported > 0
@@ -194,30 +232,6 @@ def _names_listed(grader: RepositoryGrader, reported: Reported) -> bool:
 def _fallback(grader: RepositoryGrader, own: Reported | None) -> str:
     """Return the kind of report that the task's own run has in place of the grader's, if any."""
     return own.kind if own is not None and own.kind != report_kind(grader) else ""
-
-
-async def _run_of_task(
-    submission: Submission, grader: RepositoryGrader, backend: Sandboxes, fallback: str
-) -> Verified:
-    async with _workspace(submission, grader, backend) as (workspace, folder):
-        brought = await bring(workspace, grader)
-        change = brought.reference or Change({})
-        return await _verified(workspace, grader, brought, change, folder, backend, fallback)
-
-
-@asynccontextmanager
-async def _workspace(
-    submission: Submission, grader: RepositoryGrader, backend: Sandboxes
-) -> AsyncIterator[tuple[Workspace, str]]:
-    """Open a sandbox with the task's repository, and a folder for files that cross."""
-    folder = await asyncio.to_thread(private_folder)
-    try:
-        async with backend.open(submission.limits, submission.environment) as sandbox:
-            for path, text in submission.files.items():
-                await sandbox.write_file(path, text.encode("utf-8", "surrogatepass"))
-            yield await open_workspace(sandbox, grader, folder, for_agent=False), folder
-    finally:
-        await asyncio.shield(asyncio.to_thread(remove_folder, folder))
 
 
 async def _crossed(submission: Submission, workspace: Workspace, brought: Brought) -> _Crossed:
@@ -233,7 +247,7 @@ async def _crossed(submission: Submission, workspace: Workspace, brought: Brough
     else:  # an agent without a sandbox
         found = changes.Submitted(Change({}))
     if any(path.endswith((b".py", b".so")) for path in found.change.files.keys() - base.paths()):
-        installed = await running.installed_modules(workspace.sandbox, workspace.shell.directory)
+        installed = await running.installed_modules(workspace)
         protection = replace(protection, installed=installed)
     crossing: Crossing = await asyncio.to_thread(take_out, found.change, base, protection)
     left_out = (*found.left_out, *crossing.left_out)
@@ -432,27 +446,18 @@ def _check(grader: RepositoryGrader, place: Place, where: str) -> None:
         )
 
 
-async def _prepare(grader: RepositoryGrader, sandbox: StatefulSandbox) -> None:
-    """Bring an agent's sandbox into the state that it meets. Raises InvalidTask."""
-    folder = await asyncio.to_thread(private_folder)
-    try:
-        workspace = await open_workspace(sandbox, grader, folder, for_agent=True)
-        await sandbox.set_command_defaults(workspace.shell.directory, workspace.shell.variables)
-    finally:
-        await asyncio.shield(asyncio.to_thread(remove_folder, folder))
-
-
 def _save(grader: RepositoryGrader, limits: Limits, path: str) -> Operation:
     return saving(grader.directory, limits.disk_mb << 20, path)
 
 
 def rules() -> GraderRules:
     """Return the rules of the grader."""
+    judge = RepositoryJudge()
     return GraderRules(
         "repository",
-        RepositoryJudge().judge,
+        judge.judge,
         check=_check,
         code=_code,
         limits=DEFAULTS,
-        tree=TreeRules(_prepare, _save),
+        tree=TreeRules(judge.open_for_agent, _save),
     )

@@ -72,7 +72,7 @@ def write_repository(
     `git describe` finds, as projects take their version from it. Raises ValueError for a name of a tag that
     git refuses, OSError for files that cannot be read.
     """
-    if tag and not _TAG_NAME.match(tag):
+    if tag and not is_tag_name(tag):
         raise ValueError(f"no name of a tag: {tag!r}")
     git = os.path.join(folder, b".git")
     tracked = tracked_paths(os.path.join(git, b"index"))
@@ -86,6 +86,11 @@ def write_repository(
     finally:
         _remove(new)
     return commit.hex()
+
+
+def is_tag_name(name: str) -> bool:
+    """Return True for a name of a tag that `write_repository` takes."""
+    return _TAG_NAME.match(name) is not None
 
 
 def _remove(path: bytes) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from proctor_service.features.repositories import command_scripts, suite_files
 from proctor_service.features.repositories.applying import parents
 from proctor_service.features.repositories.change import Base, Reason, is_possible
-from proctor_service.features.repositories.ignore_rules import IgnoreRules, NamePattern, rules_of
+from proctor_service.features.repositories.ignore_rules import IgnoreRules, rules_of
 
 PYTHON_KINDS = frozenset(["pytest", "unittest", "django", "sympy"])
 NODE_KINDS = frozenset(["jest", "vitest", "mocha", "node"])
@@ -166,7 +166,7 @@ class Rules:
             if path.endswith(b"/pyvenv.cfg")
         }
         patterns = _PYTHON_NAMES * self.has_python + _NODE_NAMES * self.has_node + _OTHER_NAMES
-        self._names = [NamePattern(each) for each in patterns]
+        self._names = _one_of(patterns)
         self._protected = rules_of(protection.protect)
 
     def has_keys_of(self, name: bytes) -> bool:
@@ -239,7 +239,7 @@ class Rules:
         """Return True for a file of the task, and for one in the place of a folder of such files."""
         if path in self._files or path in self._above or path.startswith(self._folders):
             return True
-        if any(pattern.matches(each) for each in path.split(b"/") for pattern in self._names):
+        if any(map(self._names.match, path.split(b"/"))):
             return True
         if self._protection.report == "go" and _TEST_LIBRARIES.match(path):
             return True
@@ -287,6 +287,8 @@ class Rules:
             module = (
                 name.partition(b".")[0] if name.endswith((b".py", b".so")) and is_file else name
             )
+            if module not in _RUNNER_MODULES and module not in _IMPORTED_BEFORE:
+                continue
             folder = b"".join(each + b"/" for each in names[:depth])
             is_module = module != name if is_file else names[depth + 1].startswith(b"__init__.")
             is_early = is_module and module in _IMPORTED_BEFORE and folder in self._searched
@@ -297,6 +299,12 @@ class Rules:
             if not any(each in self._paths for each in _spellings(folder + module)):
                 return True
         return False
+
+
+def _one_of(patterns: Collection[bytes]) -> re.Pattern[bytes]:
+    """Return an expression for whole names that match one of these patterns with `*` at most."""
+    escaped = (b".*".join(map(re.escape, each.split(b"*"))) for each in patterns)
+    return re.compile(b"(?:" + b"|".join(escaped) + rb")\Z", re.DOTALL)
 
 
 def _python_path(commands: Sequence[str]) -> set[bytes]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import posixpath
 import secrets
@@ -36,7 +35,6 @@ from proctor_service.sandbox.interface import (
     Limits,
     Operation,
     Sandboxes,
-    StatefulSandbox,
 )
 
 SOURCE = Path(listener.__file__).read_text() + Path(listening.__file__).read_text().replace(
@@ -79,7 +77,7 @@ async def run_tests(
     """
     sandbox = workspace.sandbox
     image = Tree(sandbox, "/", folder)
-    facts = ImageFacts(await site_packages(sandbox, workspace.shell.directory))
+    facts = ImageFacts(workspace.site_packages)
     files = report.files(facts)
     await image.put(
         {name.lstrip("/").encode(): FileState("644", data) for name, data in files.items()}
@@ -148,16 +146,10 @@ def _lines(path: str) -> list[bytes]:
         return [line.rstrip(b"\n") for line in file]
 
 
-async def site_packages(sandbox: StatefulSandbox, directory: str) -> tuple[str, ...]:
-    """Return the folders with packages of the interpreters of an image."""
-    operation = Operation(TREES, ("site_packages", directory))
-    return tuple(json.loads(await sandbox.operate(operation)))
-
-
-async def installed_modules(sandbox: StatefulSandbox, directory: str) -> frozenset[bytes]:
+async def installed_modules(workspace: Workspace) -> frozenset[bytes]:
     """Return the names of the modules that the interpreters of an image have installed."""
-    folders = list(await site_packages(sandbox, directory))
-    found = await sandbox.operate(Operation(TREES, ("modules", folders)))
+    operation = Operation(TREES, ("modules", list(workspace.site_packages)))
+    found = await workspace.sandbox.operate(operation)
     return frozenset(os.fsencode(each) for each in json.loads(found))
 
 

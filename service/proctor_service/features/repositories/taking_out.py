@@ -13,7 +13,10 @@ from proctor_service.features.repositories.change import (
     Change,
     FileState,
     LeftOut,
+    Mode,
     Reason,
+    StoredFiles,
+    mode_of,
     shown_path,
 )
 from proctor_service.features.repositories.protection import SIGNAL_FILES, Protection, Rules
@@ -32,7 +35,7 @@ class Crossing:
     signals: tuple[str, ...] = ()
 
 
-class _Selected(Mapping[bytes, "FileState | None"]):
+class _Selected(StoredFiles):
     """Some files of a change, read when asked for, and others in their place."""
 
     def __init__(
@@ -48,11 +51,39 @@ class _Selected(Mapping[bytes, "FileState | None"]):
             raise KeyError(path)
         return self._own[path] if path in self._own else self._files[path]
 
+    def mode(self, path: bytes) -> Mode | None:
+        """See `change.StoredFiles`."""
+        return mode_of(self._own if path in self._own else self._files, path)
+
     def __iter__(self) -> Iterator[bytes]:
         return iter(self._paths)
 
     def __len__(self) -> int:
         return len(self._paths)
+
+
+class _Graded(StoredFiles):
+    """The files that cross, read when asked for, and those of the task on top."""
+
+    def __init__(
+        self, files: Mapping[bytes, FileState | None], own: Mapping[bytes, FileState | None]
+    ) -> None:
+        self._files, self._own = files, own
+        self._more = [path for path in own if path not in files]
+
+    def __getitem__(self, path: bytes) -> FileState | None:
+        return self._own[path] if path in self._own else self._files[path]
+
+    def mode(self, path: bytes) -> Mode | None:
+        """See `change.StoredFiles`."""
+        return mode_of(self._own if path in self._own else self._files, path)
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from self._files
+        yield from self._more
+
+    def __len__(self) -> int:
+        return len(self._files) + len(self._more)
 
 
 def reasons(base: Base, protection: Protection) -> ReasonOf:
@@ -100,15 +131,15 @@ class _Taking:
                 self._signals["nested_repository"] = None
 
     def _take(self, path: bytes) -> None:
-        state = self._files[path]
         self._crossing[path] = None
         if self._has_own_keys(path):
-            self._take_keys(path, state)
+            self._take_keys(path, self._files[path])
             if path not in self._crossing:
                 return
-        if state is None:
+        mode = mode_of(self._files, path)
+        if mode is None:
             self._deleted.add(path)
-        elif state.mode == "link":
+        elif mode == "link":
             self._links.add(path)
         name = path.rpartition(b"/")[2]
         is_of_gradle = name.endswith((b".gradle", b".gradle.kts")) or b"buildSrc" in path.split(
@@ -116,8 +147,9 @@ class _Taking:
         )
         if name in SIGNAL_FILES or is_of_gradle:
             self._signals["build_files_changed"] = None
-        if name.endswith(b".rs") and state is not None and path in self._paths:
-            before = self._base.state(path)
+        if name.endswith(b".rs") and mode is not None and path in self._paths:
+            before, state = self._base.state(path), self._files[path]
+            assert state is not None
             if before is not None and _inline_tests(before.content) != _inline_tests(state.content):
                 self._signals["inline_tests_changed"] = None
 
@@ -205,23 +237,24 @@ def graded(
     Protected files and keys have the state of the reference, or else of the base; the task's tests lie on
     top, and the files of `remove` are deleted.
     """
-    files: dict[bytes, FileState | None] = dict(crossing.files)
+    files = crossing.files
+    own: dict[bytes, FileState | None] = {}
     paths = base.paths()
     if reference is not None:
         rules = Rules(base, protection)
         for path, state in reference.files.items():
             if rules.reason(path) in _OF_THE_TASK:
-                files[path] = state
+                own[path] = state
             elif settings_keys.has_protected_keys(path):
                 before = base.state(path) if path in paths else None
                 merged = _with_keys(path, files.get(path, before), state)
                 if merged != before or path in files:
-                    files[path] = merged
+                    own[path] = merged
     for path in remove:
-        if path in paths or path in files:
-            files[path] = None
-    files.update(tests)
-    return Change(files)
+        if path in paths or path in files or path in own:
+            own[path] = None
+    own.update(tests)
+    return Change(_Graded(files, own))
 
 
 def _with_keys(path: bytes, state: FileState | None, trusted: FileState | None) -> FileState | None:

@@ -10,11 +10,12 @@ import asyncio
 import os
 import shutil
 import tempfile
+import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from proctor_service.errors import FileRefused
-from proctor_service.features.repositories.change import FileState, Mode
+from proctor_service.features.repositories.change import FileState, Mode, StoredFiles, mode_of
 from proctor_service.features.repositories.guest import trees as guest
 from proctor_service.sandbox.interface import Operation, StatefulSandbox
 
@@ -110,7 +111,7 @@ def saving(directory: str | None, most_bytes: int, path: str) -> Operation:
     )
 
 
-class SavedFiles(Mapping[bytes, FileState]):
+class SavedFiles(StoredFiles):
     """Files of a saved repository by path, whose contents are read from the disk when asked for.
 
     `unchanged`: paths of files that are as in the image; these have no content here. `others`: paths of
@@ -118,7 +119,8 @@ class SavedFiles(Mapping[bytes, FileState]):
     """
 
     def __init__(self, path: str) -> None:
-        self._path = path
+        self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        weakref.finalize(self, os.close, self._file)
         self._places: dict[bytes, tuple[bytes, int, int]] = {}
         self.unchanged: set[bytes] = set()
         self.others: list[bytes] = []
@@ -142,6 +144,10 @@ class SavedFiles(Mapping[bytes, FileState]):
         """Return the size of a file in bytes."""
         return self._places[path][2]
 
+    def mode(self, path: bytes) -> Mode:
+        """See `change.StoredFiles`."""
+        return _MODES[self._places[path][0]]
+
     def __getitem__(self, path: bytes) -> FileState:
         kind, offset, size = self._places[path]
         return FileState(_MODES[kind], self._content(offset, size))
@@ -153,8 +159,7 @@ class SavedFiles(Mapping[bytes, FileState]):
         return len(self._places)
 
     def _content(self, offset: int, size: int) -> bytes:
-        with Path(self._path).open("rb") as file:
-            return os.pread(file.fileno(), size, offset)
+        return os.pread(self._file, size, offset)
 
 
 def private_folder() -> str:
@@ -181,10 +186,11 @@ def _record(kind: bytes, path: bytes, content: bytes = b"") -> bytes:
 def _ordered(files: Mapping[bytes, FileState | None]) -> Iterator[bytes]:
     links = []
     written = []
-    for path, state in files.items():
-        if state is None:
+    for path in files:
+        mode = mode_of(files, path)
+        if mode is None:
             yield _record(guest.DELETED, path)
-        elif state.mode == "link":
+        elif mode == "link":
             links.append(path)
         else:
             written.append(path)

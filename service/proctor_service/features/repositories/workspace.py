@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proctor_client.wire import RepositoryGrader
 from proctor_service.errors import FileRefused, InvalidTask
@@ -13,6 +13,7 @@ from proctor_service.features.repositories import one_commit
 from proctor_service.features.repositories.base import SandboxBase
 from proctor_service.features.repositories.change import FileState
 from proctor_service.features.repositories.changes import of_patch
+from proctor_service.features.repositories.facts import Facts
 from proctor_service.features.repositories.patches import PatchFailed
 from proctor_service.features.repositories.reversal import reversed_patch
 from proctor_service.features.repositories.shell import SHELLS, Shell, activation, prepare
@@ -21,10 +22,15 @@ from proctor_service.sandbox.interface import Command, Operation, StatefulSandbo
 
 _COMMIT_MAIN = """
 
-def main(directory):
+def main(directory, tag):
     folder = os.fsencode(directory)
-    write_repository(folder, is_ignored=rules_of_folder(folder).is_ignored)
+    write_repository(folder, tag, is_ignored=rules_of_folder(folder).is_ignored)
 """
+_NEAREST_TAG = """
+git -c safe.directory='*' -C "$1" describe --tags --abbrev=0 --match '*[0-9]*' 2> /dev/null ||
+git -c safe.directory='*' -C "$1" describe --tags --abbrev=0 2> /dev/null
+"""
+"""Prints the tag that tools take the version from, as `setuptools_scm` looks for it; else any."""
 _GIT_SECONDS = 300.0
 
 
@@ -40,14 +46,31 @@ class Workspace:
     base: SandboxBase
     shell: Shell
     from_commit: Mapping[bytes, FileState]
+    site_packages: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls, sandbox: StatefulSandbox, grader: RepositoryGrader, facts: Facts, folder: str
+    ) -> Workspace:
+        """Return the repository of a sandbox with these facts. `folder`: for files that cross."""
+        tree = Tree(sandbox, facts.directory, folder)
+        base = SandboxBase(tree, facts.sizes)
+        shell = shell_of(grader, facts)
+        return cls(sandbox, tree, base, shell, facts.from_commit, facts.site_packages)
 
 
-async def open_workspace(
-    sandbox: StatefulSandbox, grader: RepositoryGrader, folder: str, *, for_agent: bool
-) -> Workspace:
+def shell_of(grader: RepositoryGrader, facts: Facts) -> Shell:
+    """Return how the commands of a task run."""
+    variables = {**facts.variables, **grader.env}
+    return Shell(facts.program, facts.directory, variables, facts.image_variables)
+
+
+async def prepare_repository(
+    sandbox: StatefulSandbox, grader: RepositoryGrader, folder: str
+) -> Facts:
     """Bring the repository of a fresh sandbox into the state that the policy meets.
 
-    `folder`: for files that cross. `for_agent`: hide what `hide` names. Raises InvalidTask.
+    `folder`: for files that cross. Raises InvalidTask.
     """
     operation = Operation(SOURCE, ("facts", grader.directory, list(SHELLS)))
     directory, is_there, has_git, shells = json.loads(await sandbox.operate(operation))
@@ -56,21 +79,36 @@ async def open_workspace(
     if not shells:
         raise InvalidTask("the image has neither bash nor sh")
     image_variables, variables = await activation(sandbox, shells[0], grader.activate)
-    shell = Shell(shells[0], directory, {**variables, **grader.env}, image_variables)
-    tree = Tree(sandbox, directory, folder)
+    facts = Facts(directory, shells[0], image_variables, variables)
+    shell, tree = shell_of(grader, facts), Tree(sandbox, directory, folder)
     from_commit: dict[bytes, FileState] = {}
-    if not for_agent and grader.files_from is not None:
+    if grader.files_from is not None:
         from_commit = await _files_of_commit(sandbox, grader, shell, folder)
+    tag = ""
     if grader.prepare is not None:
+        if grader.prepare.commands and has_git:  # which may replace the history
+            tag = await _nearest_tag(sandbox, shell)
         if grader.prepare.patch:
             await _apply(tree, grader)
         await prepare(sandbox, shell, grader.prepare.commands)
-    if for_agent:
-        await tree.remove(grader.hide)
     if has_git:
-        await _commit(sandbox, directory)
+        await _commit(sandbox, directory, await _nearest_tag(sandbox, shell) or tag)
+    operation = Operation(SOURCE, ("site_packages", directory))
+    packages = tuple(json.loads(await sandbox.operate(operation)))
     sizes, _ = await tree.sizes()
-    return Workspace(sandbox, tree, SandboxBase(tree, sizes), shell, from_commit)
+    return replace(facts, site_packages=packages, sizes=sizes, from_commit=from_commit)
+
+
+async def hide_files(
+    sandbox: StatefulSandbox, grader: RepositoryGrader, facts: Facts, folder: str
+) -> None:
+    """Hide from an agent what the task hides, also in the one commit. Raises InvalidTask."""
+    operation = Operation(SOURCE, ("facts", facts.directory, []))
+    _, _, has_git, _ = json.loads(await sandbox.operate(operation))
+    await Tree(sandbox, facts.directory, folder).remove(grader.hide)
+    if has_git:
+        tag = await _nearest_tag(sandbox, shell_of(grader, facts))
+        await _commit(sandbox, facts.directory, tag)
 
 
 async def _apply(tree: Tree, grader: RepositoryGrader) -> None:
@@ -86,10 +124,22 @@ async def _apply(tree: Tree, grader: RepositoryGrader) -> None:
     await tree.put(change.files)
 
 
-async def _commit(sandbox: StatefulSandbox, directory: str) -> None:
-    """Replace the history of the repository by one commit. Raises InvalidTask."""
+async def _nearest_tag(sandbox: StatefulSandbox, shell: Shell) -> str:
+    """Return the nearest tag of the history; empty without one.
+
+    By git of the image, before any submission: without it, no program there asks for the tag.
+    """
+    words = (shell.program, "-c", _NEAREST_TAG, "git", shell.directory)
+    ended = await sandbox.exec(Command(words, timeout_seconds=_GIT_SECONDS))
+    tag = ended.stdout.decode("utf-8", "replace").strip() if ended.exit_code == 0 else ""
+    return tag if one_commit.is_tag_name(tag) else ""
+
+
+async def _commit(sandbox: StatefulSandbox, directory: str, tag: str) -> None:
+    """Replace the history of the repository by one commit, with a tag if any. Raises InvalidTask."""
+    source = one_commit.guest_source() + _COMMIT_MAIN
     try:
-        await sandbox.operate(Operation(one_commit.guest_source() + _COMMIT_MAIN, (directory,)))
+        await sandbox.operate(Operation(source, (directory, tag)))
     except FileRefused as refused:
         raise InvalidTask(f"the repository has no commit: {refused.message}"[:1000]) from None
 

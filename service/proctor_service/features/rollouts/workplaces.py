@@ -51,7 +51,7 @@ def workplaces(registry: Registry) -> OpenWorkplace:
             job=plan.job,
             priority=plan.priority,
             begun=True,
-            prepare=None if tree is None else partial(tree.prepare, plan.task.grader),
+            open_tree=None if tree is None else partial(tree.open, plan.task.grader),
         )
         try:
             session = await _in_time(partial(registry.create, order))

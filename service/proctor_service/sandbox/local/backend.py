@@ -21,6 +21,7 @@ from functools import partial
 
 from proctor_service.errors import SandboxLost, SandboxUnavailable, StartError
 from proctor_service.sandbox.environments import (
+    DerivedEnvironment,
     Environments,
     MakeLayer,
     Starts,
@@ -158,7 +159,7 @@ class LocalBackend:
                 del self._stateful_sandboxes[slot]
                 await stateful.close()
 
-    async def derive(self, environment: str, key: str, make: MakeLayer) -> str:
+    async def derive(self, environment: str, key: str, make: MakeLayer) -> DerivedEnvironment:
         """Add a layer to an image; see `LayeredEnvironments.derived`."""
         return await derived_from(self._plan.environments, environment, key, make)
 

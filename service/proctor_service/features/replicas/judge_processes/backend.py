@@ -20,6 +20,7 @@ from proctor_service.processes.values import (
 )
 from proctor_service.sandbox.environments import (
     NO_ENVIRONMENTS,
+    DerivedEnvironment,
     Environments,
     MakeLayer,
     derived_from,
@@ -126,7 +127,7 @@ class WorkersBackend:
         for worker in self._holders.working():
             worker.notify("end_idle")
 
-    async def derive(self, environment: str, key: str, make: MakeLayer) -> str:
+    async def derive(self, environment: str, key: str, make: MakeLayer) -> DerivedEnvironment:
         """Add a layer to an image; see `LayeredEnvironments.derived`."""
         return await derived_from(self._environments, environment, key, make)
 

@@ -94,25 +94,26 @@ class _Out:
         self._buffer.clear()
 
 
-def _read_exactly(size: int) -> bytes:
-    parts = []
-    while size:
-        data = os.read(0, min(size, _CHUNK))
-        if not data:
+class _In:
+    """Reader of records from stdin."""
+
+    def __init__(self) -> None:
+        self._file = open(0, "rb", buffering=_CHUNK, closefd=False)
+
+    def read(self, size: int) -> bytes:
+        """Return so many bytes. Raises ValueError if there are fewer."""
+        data = self._file.read(size)
+        if len(data) < size:
             raise ValueError("the records end too early")
-        parts.append(data)
-        size -= len(data)
-    return b"".join(parts)
+        return data
 
-
-def _records() -> Iterator[tuple[bytes, bytes, int]]:
-    """Yield kind, path and size of the content of each record on stdin; the caller reads the content."""
-    while True:
-        head = os.read(0, 1)
-        if not head:
-            return
-        kind, path_bytes, content_bytes = HEAD.unpack(head + _read_exactly(HEAD.size - 1))
-        yield kind, _read_exactly(path_bytes), content_bytes
+    def records(self) -> Iterator[tuple[bytes, bytes, int]]:
+        """Yield kind, path and size of the content of each record; the caller reads the content."""
+        while head := self._file.read(HEAD.size):
+            if len(head) < HEAD.size:
+                raise ValueError("the records end too early")
+            kind, path_bytes, content_bytes = HEAD.unpack(head)
+            yield kind, self.read(path_bytes), content_bytes
 
 
 def _kind_of(found: os.stat_result) -> bytes:
@@ -127,27 +128,25 @@ class _TooMuch(Exception):
 
 def _walk(
     folder: int, way: bytes, count: list[int]
-) -> Iterator[tuple[int, bytes, bytes, os.stat_result | None]]:
-    """Yield `(folder, way, name, stat)` of all below an open folder, but the content of environments.
+) -> Iterator[tuple[int, bytes, bytes, os.DirEntry[str] | None]]:
+    """Yield `(folder, way, name, entry)` of all below an open folder, but the content of environments.
 
     Folders come before what they hold; `(folder, way, name, None)`: an environment, or another repository.
     """
     if way.count(b"/") > DEEPEST:
         raise _TooMuch("folders lie too deep")
-    for name in sorted(map(os.fsencode, os.listdir(folder))):
+    with os.scandir(folder) as entries:
+        found = sorted((os.fsencode(entry.name), entry) for entry in entries)
+    for name, entry in found:
         if name == b".git":
             if way:
                 yield folder, way, name, None
             continue
-        try:
-            found = os.lstat(name, dir_fd=folder)
-        except OSError:
-            continue
         count[0] += 1
         if count[0] > MOST_FILES:
             raise _TooMuch("there are too many files")
-        if not stat.S_ISDIR(found.st_mode):
-            yield folder, way, name, found
+        if not entry.is_dir(follow_symlinks=False):
+            yield folder, way, name, entry
             continue
         if name in ENVIRONMENTS:
             yield folder, way, name, None
@@ -176,11 +175,15 @@ def list_files(directory: str) -> None:
     """Write a record for each file and link below a folder; the content is its size, 8 bytes."""
     out = _Out()
     top = os.open(directory, _FOLDER)
-    for _, way, name, found in _walk(top, b"", [0]):
-        if found is None:
+    for _, way, name, entry in _walk(top, b"", [0]):
+        if entry is None:
             out.put(NESTED if name == b".git" else ENVIRONMENT, way + name)
-        else:
-            out.put(_kind_of(found), way + name, found.st_size.to_bytes(8, "big"))
+            continue
+        try:
+            found = entry.stat(follow_symlinks=False)
+        except OSError:
+            continue
+        out.put(_kind_of(found), way + name, found.st_size.to_bytes(8, "big"))
     out.flush()
 
 
@@ -188,7 +191,7 @@ def read_files(directory: str) -> None:
     """Write the states of files below a folder, of which stdin has the paths as records."""
     out = _Out()
     top = os.open(directory, _FOLDER)
-    for _, path, _ in _records():
+    for _, path, _ in _In().records():
         try:
             _read_one(out, top, path)
         except OSError:
@@ -243,21 +246,39 @@ def save_changes(directory: str | None, most_bytes: int) -> None:
     except OSError:
         return
     try:
-        changed = _changed_folder(directory)
-        for folder, way, name, found in _walk(top, b"", [0]):
-            _save_one(out, left, folder, way, name, found, changed)
+        changes = _Changes(directory)
+        for folder, way, name, entry in _walk(top, b"", [0]):
+            _save_one(out, left, folder, way, name, entry, changes.have(way, name))
     except _TooMuch as error:
         out.put(TOO_MUCH, b"", str(error).encode())
     out.flush()
 
 
-def _changed_folder(directory: str) -> bytes | None:
-    """Return the path of the repository's folder in the layer with all changes; None without a layer."""
-    try:
-        os.fstat(_CHANGES)
-    except OSError:
-        return None
-    return b"/proc/self/fd/%d" % _CHANGES + os.fsencode(os.path.realpath(directory))
+class _Changes:
+    """Names in the layer with all changes below a repository; without a layer, all are changed."""
+
+    def __init__(self, directory: str) -> None:
+        self._way, self._names = b"", set[bytes]()
+        self._folder: bytes | None = None
+        with contextlib.suppress(OSError):
+            os.fstat(_CHANGES)
+            self._folder = b"/proc/self/fd/%d" % _CHANGES + os.fsencode(os.path.realpath(directory))
+            self._names = self._listed(b"")
+
+    def _listed(self, way: bytes) -> set[bytes]:
+        assert self._folder is not None
+        try:
+            return set(os.listdir(self._folder + b"/" + way))
+        except OSError:
+            return set()
+
+    def have(self, way: bytes, name: bytes) -> bool:
+        """Return True if a file or folder of the repository is changed."""
+        if self._folder is None:
+            return True
+        if way != self._way:
+            self._way, self._names = way, self._listed(way)
+        return name in self._names
 
 
 def _save_one(
@@ -266,21 +287,18 @@ def _save_one(
     folder: int,
     way: bytes,
     name: bytes,
-    found: os.stat_result | None,
-    changed: bytes | None,
+    entry: os.DirEntry[str] | None,
+    is_changed: bool,
 ) -> None:
     path = way + name
-    is_changed = changed is None or os.path.lexists(changed + b"/" + path)
-    if found is None:
+    if entry is None:
         if is_changed:
             out.put(NESTED if name == b".git" else ENVIRONMENT, path)
-        return
-    kind = _kind_of(found)
-    if not is_changed:
+    elif not is_changed:
         out.put(UNCHANGED, path)
-    elif kind == LINK:
+    elif entry.is_symlink():
         out.put(LINK, path, os.fsencode(os.readlink(name, dir_fd=folder)))
-    elif kind == OTHER:
+    elif not entry.is_file(follow_symlinks=False):
         out.put(OTHER, path)
     else:
         try:
@@ -289,11 +307,11 @@ def _save_one(
             out.put(UNCHANGED, path)
             return
         try:
-            size = os.fstat(descriptor).st_size
-            left[0] -= size
+            found = os.fstat(descriptor)
+            left[0] -= found.st_size
             if left[0] < 0:
                 raise _TooMuch("the files are too large together")
-            out.put_file(kind, path, descriptor, size)
+            out.put_file(_kind_of(found), path, descriptor, found.st_size)
         finally:
             os.close(descriptor)
 
@@ -303,26 +321,33 @@ def put_files(directory: str) -> None:
 
     A folder without files goes with its last one. Compiled files of written Python files go, too.
     """
-    root = os.fsencode(os.path.realpath(directory)).rstrip(b"/")
-    for kind, path, size in _records():
+    root, incoming = os.fsencode(os.path.realpath(directory)).rstrip(b"/"), _In()
+    folder, way = -1, [b""]  # the folder of the last written file, and its path
+    for kind, path, size in incoming.records():
         *above, name = path.split(b"/")
         if {b"", b".", b".."}.intersection(path.split(b"/")):
             raise ValueError("no path of a repository")
-        folder = _make_way(root, above, kind != DELETED)
-        if folder is None:
+        if kind == DELETED or above != way or folder < 0:
+            if folder >= 0:
+                os.close(folder)
+            found = _make_way(root, above, kind != DELETED)
+            folder, way = -1 if found is None else found, above
+        if folder < 0:
             continue
-        try:
+        if kind == DELETED:
             _remove(folder, name)
-            if kind == DELETED:
-                _drop_compiled(folder, name)
-                _remove_empty(root, above)
-            elif kind == LINK:
-                os.symlink(_read_exactly(size), name, dir_fd=folder)
-            else:
-                _write(folder, name, size, 0o755 if kind == EXECUTABLE else 0o644)
-                _drop_compiled(folder, name)
-        finally:
+            _drop_compiled(folder, name)
+            _remove_empty(root, above)
             os.close(folder)
+            folder = -1
+        elif kind == LINK:
+            _remove(folder, name)
+            os.symlink(incoming.read(size), name, dir_fd=folder)
+        else:
+            _write(incoming, folder, name, size, 0o755 if kind == EXECUTABLE else 0o644)
+            _drop_compiled(folder, name)
+    if folder >= 0:
+        os.close(folder)
 
 
 def _make_way(root: bytes, way: list[bytes], makes: bool) -> int | None:
@@ -366,11 +391,15 @@ def _make_way(root: bytes, way: list[bytes], makes: bool) -> int | None:
     return here
 
 
-def _write(folder: int, name: bytes, size: int, mode: int) -> None:
-    descriptor = os.open(name, _NEW, 0o600, dir_fd=folder)
+def _write(incoming: _In, folder: int, name: bytes, size: int, mode: int) -> None:
+    try:
+        descriptor = os.open(name, _NEW, 0o600, dir_fd=folder)
+    except OSError:  # there is a file, or a folder, or a link
+        _remove(folder, name)
+        descriptor = os.open(name, _NEW, 0o600, dir_fd=folder)
     try:
         while size:
-            view = memoryview(_read_exactly(min(size, _CHUNK)))
+            view = memoryview(incoming.read(min(size, _CHUNK)))
             size -= len(view)
             while view:
                 view = view[os.write(descriptor, view) :]
@@ -473,9 +502,9 @@ def _matching(directory: str, patterns: list[str]) -> Iterator[tuple[int, str, s
             for found in sorted(glob.glob(pattern, recursive=True, include_hidden=True)):
                 yield root, found, found
     top = os.open(directory, _FOLDER)
-    for folder, way, name, status in _walk(top, b"", [0]) if below else ():
+    for folder, way, name, entry in _walk(top, b"", [0]) if below else ():
         is_wanted = any(fnmatch.fnmatchcase(way + name, pattern) for pattern in below)
-        if status is not None and is_wanted:
+        if entry is not None and is_wanted:
             yield folder, os.fsdecode(name), os.path.join(directory, os.fsdecode(way + name))
 
 
