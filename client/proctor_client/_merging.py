@@ -61,7 +61,7 @@ class RewardOrder:
 
     @property
     def size(self) -> int:
-        """Maximum of bytes that the call adds to a request: each submission gets the options."""
+        """Maximum of bytes added to a request by the call: each submission gets the options."""
         return len(self.content) * len(self.request.submissions)
 
     @property  # a `cached_property` of Python 3.11 has a lock, which a fork would leave held

@@ -1,4 +1,4 @@
-"""Rows whose completions are answers, judged by verifiers of the service: mathematics, and queries in SQL."""
+"""Rows with answers as completions, judged by verifiers of the service: mathematics, and queries in SQL."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def gsm8k(row: Row, place: str) -> Task:
 
 
 def math(row: Row, place: str) -> Task:
-    """MATH, AIME, OpenR1-Math: an `answer`, or a `solution` with a boxed one."""
+    """MATH, AIME, OpenR1-Math: an `answer`, or a `solution` with a boxed answer."""
     solution = optional_text(row, "solution")
     boxed = solution is not None and _BOXED.search(solution) is not None
     answer = solution if row.get("answer") is None and boxed else row.get("answer")
@@ -35,17 +35,17 @@ def math(row: Row, place: str) -> Task:
 
 
 def spider(row: Row, place: str) -> Task:
-    """Spider: a question to a database, and the query that answers it."""
+    """Spider: a question to a database, and the right query."""
     return _sql(row, place, text_of(row, "query"), "spider")
 
 
 def bird(row: Row, place: str) -> Task:
-    """BIRD: a question to a database, and the query that answers it."""
+    """BIRD: a question to a database, and the right query."""
     return _sql(row, place, text_of(row, "SQL"), "bird")
 
 
 def is_gsm8k(row: Row) -> bool:
-    """Tell whether the answer is one of GSM8K."""
+    """Return True for an answer in the form of GSM8K."""
     return bool(_OF_GSM8K.search(str(row.get("answer"))))
 
 

@@ -15,7 +15,7 @@ _CLOSENESS = 0.9
 
 
 def refuse_typos_of_programs(row: Row) -> None:
-    """Raise BadTask for a column that is almost one of an author's program."""
+    """Raise BadTask for a column with nearly the name of an author's program."""
     refuse_typos(row, (CHECKER, INTERACTOR, VERIFIER), _CLOSENESS)
     if row.get(VERIFIER) is not None:
         refuse_typos(row, (PARAMS,))
@@ -57,7 +57,7 @@ def _program(value: Any, name: str) -> Any:
 def verifier_of(row: Row) -> dict[str, Any]:
     """Return the grader of a row's `verifier`: its name, its source in Python, or its fields; and `params`.
 
-    None among the parameters stays: it is data. Raises BadTask.
+    None among the parameters stays as data. Raises BadTask.
     """
     value = decoded_value(row[VERIFIER])
     if isinstance(value, str) and value.strip():

@@ -1,8 +1,8 @@
-"""Graders for functions: arguments and expected values as the data sets write them.
+"""Graders for functions: arguments and expected values in the forms of the data sets.
 
-The checkers of APPS, TACO and PRIME have rules of their own, the equality `apps`: keys of an object
-among the arguments that are written as integers are integers, and an expected list of one item
-stands for the list or for the item.
+The checkers of APPS, TACO and PRIME have rules of their own, the equality `apps`: among the arguments, keys
+of an object become integers if written as integers, and an expected list with a single item stands for the
+list or for the item.
 """
 
 from __future__ import annotations

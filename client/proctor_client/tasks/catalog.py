@@ -1,7 +1,6 @@
-"""Data sets by name: where their rows are, and in which form.
+"""Data sets by name: the place and the form of their rows.
 
-Sets that came with a loading script, which the package `datasets` has refused since its version 4,
-are read from their files.
+Sets with a loading script, refused by the package `datasets` since its version 4, are read from their files.
 """
 
 from __future__ import annotations
@@ -63,8 +62,8 @@ _REPOSITORIES: tuple[tuple[str, Format, str, str], ...] = (
 class Source:
     """Place of a data set: a repository of the hub, or `files`, which may hold `{split}`.
 
-    The package `datasets` reads files of the hub, with a `builder`. Addresses of the web are those
-    of JSON lines, plain or .gz.
+    The package `datasets` reads files of the hub, with a `builder`. Addresses of the web are for JSON lines,
+    plain or .gz.
     """
 
     form: Format

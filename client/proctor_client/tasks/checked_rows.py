@@ -1,4 +1,4 @@
-"""Rows of contests whose outputs a checker judges: open-r1/codeforces, CodeContests+ and HardTests."""
+"""Rows of contests with outputs judged by a checker: open-r1/codeforces, CodeContests+ and HardTests."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _PYTHON = ("py3", "python3", "python")
 def codeforces(row: Row, place: str) -> Task:
     """open-r1/codeforces: official and generated tests, with limits, and a checker in Python.
 
-    `generated_tests` counts when it is a list of cases, and no number.
+    `generated_tests` counts only as a list of cases; a number is ignored.
     """
     if row.get("interaction_format"):
         raise ValueError("interaction_format: the program talks to another one, which no row has")
@@ -102,9 +102,9 @@ def codeforces(row: Row, place: str) -> Task:
 
 
 def codecontestsplus(row: Row, place: str) -> Task:
-    """CodeContests+: tests, and a checker in C++ with testlib.h; the reference is one in Python 3.
+    """CodeContests+: tests, and a checker in C++ with testlib.h; the reference is a solution in Python 3.
 
-    A row whose own measured rates are below 0.9 raises ValueError.
+    A row with own measured rates below 0.9 raises ValueError.
     """
     for name, what in _RATES.items():
         rate = row.get(name)
@@ -124,9 +124,9 @@ def codecontestsplus(row: Row, place: str) -> Task:
 
 
 def hardtests(row: Row, place: str) -> Task:
-    """HardTests: packed tests, and a function that judges an output, or lines that are compared.
+    """HardTests: packed tests, and a function for judging an output, or lines to compare.
 
-    Statement, limits and solutions are in a data set of their own, whose columns may be in the same row.
+    Statement, limits and solutions are in a data set of their own; the row may include its columns.
     """
     kit = decoded(row, "test_cases_kit")
     cases = packed_cases(row, "test_cases")
@@ -161,7 +161,7 @@ def _without_cr(texts: Sequence[Any]) -> list[Any]:
 
 
 def _says_yes_or_no(outputs: Sequence[Any]) -> bool:
-    """Tell whether the only words of the outputs are yes and no, of which Codeforces takes any case."""
+    """Return True if yes and no are the only words of the outputs; Codeforces takes them in any case."""
     words = {word.casefold() for each in outputs for word in _WORD.findall(str(each))}
     return bool(words) and words <= _YES_OR_NO
 

@@ -1,4 +1,4 @@
-"""Conversion of rows to tasks, with what lies in a package or a folder beside the data set."""
+"""Conversion of rows to tasks, with columns from a package or a folder beside the data set."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _PART = 2000
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """Where the tables of a data set are: an interpreter with its package, or a folder with a copy."""
+    """Place of the tables of a data set: an interpreter with its package, or a folder with a copy."""
 
     python: str = sys.executable
     folder: Path | None = None
@@ -56,7 +56,7 @@ class Tables:
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """A row with its task, or the reason why it has none."""
+    """A row with its task, or the reason for a missing task."""
 
     place: str
     task: Task | None
@@ -66,9 +66,9 @@ class Converted:
 def converted(
     form: Format, rows: Iterable[tuple[str, Row]], tables: Tables | None = None
 ) -> Iterator[Converted]:
-    """Yield the task of each row, or why it has none; a second row with an id has none.
+    """Yield the task of each row, or the reason for a missing task; a repeated id is such a reason.
 
-    Raises DatasetError if rows need a package or a folder that is missing.
+    Raises DatasetError if rows need a missing package or folder.
     """
     tables = tables or Tables()
     places: dict[str, str] = {}
@@ -136,7 +136,7 @@ def _parts(rows: Iterable[tuple[str, Row]]) -> Iterator[list[tuple[str, Row]]]:
 def _with_columns(
     form: Format, rows: list[tuple[str, Row]], tables: Tables
 ) -> Iterator[tuple[str, Row, str]]:
-    """Yield each row with the columns that it lacks, or with the reason why there are none."""
+    """Yield each row with its missing columns, or with the reason for leaving the row out."""
     added = iter(_added(form, [row for _, row in rows if lacks_columns(form, row)], tables))
     for place, row in rows:
         columns = next(added) if lacks_columns(form, row) else {}
@@ -144,7 +144,7 @@ def _with_columns(
 
 
 def _added(form: Format, rows: list[Row], tables: Tables) -> list[Mapping[str, Any]]:
-    """Return the columns that the program `package_tables` has for the rows. Raises DatasetError."""
+    """Return the columns for the rows from the program `package_tables`. Raises DatasetError."""
     if not rows:
         return []
     with tempfile.TemporaryDirectory() as folder:

@@ -28,7 +28,7 @@ def text_of(row: Row, name: str) -> str:
 
 
 def optional_text(row: Row, *names: str) -> str | None:
-    """Return the first of these fields with a non-empty text, or None."""
+    """Return the first non-empty text among these fields, or None."""
     return next((row[each] for each in names if isinstance(row.get(each), str) and row[each]), None)
 
 

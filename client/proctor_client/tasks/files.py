@@ -1,8 +1,8 @@
 """Problems from a file of rows, or from a data set by its name, and files of completions.
 
-Each row becomes a Task: the fields to judge a completion, and the reference solution if the row has
-one. A file contains JSON lines or one JSON array, plain or `.gz`. An invalid row of a file raises a
-DatasetError with file and line; unusable rows of a named data set are left out.
+Each row becomes a Task: the fields for judging a completion, and the row's reference solution, if any. A file
+contains JSON lines or a JSON array, plain or `.gz`. An invalid row of a file raises a DatasetError with file
+and line; unusable rows of a named data set are left out.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ def load_tasks(path: Path, form: Format) -> list[Task]:
 
 
 def load_judgeable(path: Path, form: Format, limit: int | None = None) -> Named:
-    """Return the problems of a file, without rows that cannot be judged. Raises DatasetError.
+    """Return the problems of a file, without rows unfit for judging. Raises DatasetError.
 
-    For data sets of which a part is known to be unusable, such as those about repositories.
+    For data sets with a known unusable part, such as data sets about repositories.
     """
     left_out: list[str] = []
     tasks = list(islice(_judgeable(form, rows_of_file(path), left_out), limit))
@@ -95,7 +95,7 @@ def _judgeable(
 
 
 def task_of_row(form: Format, place: str, row: dict[str, Any]) -> Task:
-    """Return the task of a row, as the service takes it. Raises DatasetError with the place."""
+    """Return the task of a row in the form of the service. Raises DatasetError with the place."""
     try:
         task = MAKERS[form](row, place)
         submission_of(task, task.reference or "")
@@ -144,7 +144,7 @@ def _is_completion(value: object) -> bool:
 def rows_of_file(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield each row with its position, `file:line`, or `file:row` in a JSON array.
 
-    Raises DatasetError. Blank lines are skipped. A file that begins with `[` is a JSON array.
+    Raises DatasetError. Blank lines are skipped. A file with `[` at the begin is a JSON array.
     """
     number = 0
     is_first = True

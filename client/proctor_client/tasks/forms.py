@@ -145,7 +145,7 @@ def task_from_row(row: Row) -> Task:
 
 
 def _is_object(value: object) -> bool:
-    """Tell whether tests are an object, also in a text; lists and statements are not decoded for this."""
+    """Return True for tests in an object, also as a text; lists and statements stay undecoded."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", '"'):
         value = decoded_value(value)
     return isinstance(value, Mapping)
@@ -253,7 +253,7 @@ def _with_programs(maker: Callable[[Row, str], Task]) -> Callable[[Row, str], Ta
 
 
 def _guarded(maker: Callable[[Row, str], Task]) -> Callable[[Row, str], Task]:
-    """Return the converter, which raises BadTask for any value that it does not expect."""
+    """Return the converter, raising BadTask for any unexpected value."""
 
     def made(row: Row, place: str) -> Task:
         try:
@@ -358,7 +358,7 @@ _IF: Mapping[Format, Callable[[Row], bool]] = MappingProxyType(
 
 
 def _has_tests(row: Row) -> bool:
-    """Tell whether a row has tests in any column, also in a misspelt one, and no answer in words."""
+    """Return True if a row has tests in any column, also in a misspelt one, beyond an answer in words."""
     if any(row.get(name) is not None for name in _JUDGING if name != "answer"):
         return True
     if any(near(name, _JUDGING, _TYPO) for name in row if name not in _JUDGING):

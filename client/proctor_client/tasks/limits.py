@@ -19,7 +19,7 @@ _HARNESS_SECONDS: Mapping[str, float] = {"apps": 4.0, "livecodebench": 6.0, "har
 
 
 def limits_of(row: Row, form: str = "") -> dict[str, Any] | None:
-    """Return a row's limits for a test, in seconds and megabytes. `form`: whose harness has a limit."""
+    """Return a row's limits for a test, in seconds and megabytes. `form`: its harness may set a limit."""
     seconds = _seconds(row.get("time_limit"), row.get("time_limit_seconds"))
     limits = {
         "cpu_seconds": seconds or _HARNESS_SECONDS.get(form),

@@ -61,7 +61,7 @@ _ENV = re.compile(r"ENV\s+([A-Za-z_][A-Za-z0-9_]*)(?:=|\s+)(.*)")
 
 
 class LeftOut(Exception):
-    """Raised for a row without what it needs; the message says what is missing."""
+    """Raised for a row without the data for its columns; the message names the missing part."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -95,7 +95,7 @@ def _added(columns_of: ColumnsOf, row: Row) -> Row:
 
 
 def swe_bench(_: Path | None) -> ColumnsOf:
-    """Return a function that reads the tables of swebench 4."""
+    """Return a function for reading the tables of swebench 4."""
     constants = importlib.import_module("swebench.harness.constants")
     scripts = importlib.import_module("swebench.harness.test_spec.create_scripts")
     package = importlib.import_module("swebench.harness.log_parsers")
@@ -145,7 +145,7 @@ def _source_of_parser(modules: Sequence[types.ModuleType], name: str) -> str:
 
 
 def swe_smith(_: Path | None) -> ColumnsOf:
-    """Return a function that reads the profiles of swesmith."""
+    """Return a function for reading the profiles of swesmith."""
     registry = importlib.import_module("swesmith.profiles").registry
     parsers = {}
     for module, profile_name, name in _PROFILES:
@@ -175,7 +175,7 @@ def swe_smith(_: Path | None) -> ColumnsOf:
 
 
 def multi_swe(_: Path | None) -> ColumnsOf:
-    """Return a function that reads the classes of multi_swe_bench."""
+    """Return a function for reading the classes of multi_swe_bench."""
     importlib.import_module("multi_swe_bench.harness.repos")
     instances = importlib.import_module("multi_swe_bench.harness.instance").Instance
     requests = importlib.import_module("multi_swe_bench.harness.pull_request")
@@ -215,7 +215,7 @@ def multi_swe(_: Path | None) -> ColumnsOf:
 
 
 def swe_rebench(folder: Path | None) -> ColumnsOf:
-    """Return a function that reads the parsers of a copy of SWE-rebench-V2."""
+    """Return a function for reading the parsers of a copy of SWE-rebench-V2."""
     if folder is None:
         raise ImportError("--folder with a copy of SWE-rebench-V2")
     sys.path[:0] = [str(folder), str(folder / "lib")]
@@ -235,7 +235,7 @@ def swe_rebench(folder: Path | None) -> ColumnsOf:
 
 
 def swe_pro(folder: Path | None) -> ColumnsOf:
-    """Return a function that reads the scripts of a copy of SWE-bench_Pro-os."""
+    """Return a function for reading the scripts of a copy of SWE-bench_Pro-os."""
     if folder is None or not (folder / "run_scripts").is_dir():
         raise ImportError("--folder with a copy of SWE-bench_Pro-os")
 
@@ -260,7 +260,7 @@ def swe_pro(folder: Path | None) -> ColumnsOf:
 
 
 def _add_variables(env: dict[str, str], line: str) -> None:
-    """Add the variables of a line `ENV A=1 B=2` or `ENV A 1`; those made of others are left out."""
+    """Add the variables of a line `ENV A=1 B=2` or `ENV A 1`; variables made of others are left out."""
     found = _ENV.fullmatch(line)
     if found is None:
         return
@@ -274,10 +274,10 @@ def _add_variables(env: dict[str, str], line: str) -> None:
 
 
 def source_of(function: types.FunctionType, made: str, instance: object = None) -> str:
-    """Return Python with `proctor_parse(log)`: a function, and all that it uses of its package.
+    """Return Python with `proctor_parse(log)`: a function, with everything used from its package.
 
-    `made`: the expression of that function; `{name}` is the function, `{self}` an object with the methods and
-    plain values that the function's own object has.
+    `made`: the expression of `proctor_parse`; `{name}` is the function, `{self}` an object with the methods
+    and plain values of the function's own object.
     """
     parts = _Parts()
     name = function.__name__
@@ -306,7 +306,7 @@ class _Parts:
         self._seen: set[str] = set()
 
     def add(self, name: str, value: Any) -> None:
-        """Add a value under its name, after what it needs. Raises LeftOut."""
+        """Add a value under its name, after the values used by the value. Raises LeftOut."""
         if name in self._seen or hasattr(builtins, name):
             return
         self._seen.add(name)
@@ -329,7 +329,7 @@ class _Parts:
             self.sources[name] = f"{name} = {self._value(name, value)}"
 
     def add_object(self, name: str, instance: object, method: str) -> None:
-        """Add an object with a method, and with the methods and values that it uses."""
+        """Add an object with a method, and with the methods and values used by the method."""
         methods: dict[str, str] = {}
         values: dict[str, str] = {}
         wanted = [method]

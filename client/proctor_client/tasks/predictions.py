@@ -29,7 +29,7 @@ _MODELS = ("model_name_or_path", "prefix", "model")
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Diff of a model for a task; None or blank: there is none."""
+    """Diff of a model for a task; None or blank: absent."""
 
     id: str
     patch: str | None
@@ -37,15 +37,15 @@ class Prediction:
 
     @property
     def is_empty(self) -> bool:
-        """True without a diff, which is not judged."""
+        """True for a prediction without a diff; it is left unjudged."""
         return self.patch is None or not self.patch.strip()
 
 
 @dataclass(frozen=True, slots=True)
 class Predictions:
-    """Predictions in their order, one for a task: the last one counts, as in the public harness.
+    """Predictions in their order, a single one for a task: the last counts, as in the public harness.
 
-    `left_out`: why an entry is no prediction.
+    `left_out`: reasons for malformed entries.
     """
 
     predictions: Sequence[Prediction]

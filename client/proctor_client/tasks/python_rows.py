@@ -71,7 +71,7 @@ def acecoder(row: Row, place: str) -> Task:
 
 
 def bigcodebench(row: Row, place: str) -> Task:
-    """BigCodeBench: test cases of unittest for a function that `code_prompt` begins."""
+    """BigCodeBench: test cases of unittest for a function with its begin in `code_prompt`."""
     task = _continued(row, [text_of(row, "test")], text_of(row, "code_prompt"))
     text = optional_text(row, "instruct_prompt", "complete_prompt")
     return task.with_fields(origin_of(row, place, row.get("canonical_solution"), text))
@@ -111,7 +111,7 @@ def cruxeval_input(row: Row, place: str) -> Task:
 
 
 def ds1000(row: Row, place: str) -> Task:
-    """DS-1000: code that its own `test_execution(solution)` puts in the place of `[insert]`.
+    """DS-1000: code put in the place of `[insert]` by the row's own `test_execution(solution)`.
 
     The tests run the text of the completion in their own process, so the result is `in_process`.
     """
@@ -129,7 +129,7 @@ def ds1000(row: Row, place: str) -> Task:
 
 
 def _continued(row: Row, tests: list[str], prompt: str | None) -> Task:
-    """Return a task whose completions may go on with a prompt; before a class it is a prelude."""
+    """Return a task with completions that may continue a prompt; before a class, the prompt is a prelude."""
     entry_point = text_of(row, "entry_point")
     grader = {"kind": "asserts", "tests": tests, "entry_point": entry_point}
     return Task(grader=grader).with_fields({prompt_field(entry_point): prompt})

@@ -51,7 +51,7 @@ class Commands:
 def commands_of_script(script: str, *, is_python: bool) -> Commands:
     """Return the commands in an evaluation script of SWE-bench. Raises BadTask.
 
-    The tests are between its two marks. What is before them and not git's prepares the tests; in Python,
+    The tests are between its two marks. Earlier commands, except for git's, prepare the tests; in Python,
     installing is a build of its own, without network.
     """
     lines = script.splitlines()
@@ -77,7 +77,7 @@ def commands_of_script(script: str, *, is_python: bool) -> Commands:
 
 
 def _before(lines: Sequence[str]) -> tuple[str | None, list[str]]:
-    """Return the activation, and the lines that prepare the tests."""
+    """Return the activation, and the lines for preparing the tests."""
     activate: str | None = None
     found = []
     until: str | None = None
@@ -105,9 +105,9 @@ def with_files(command: str, files: Iterable[str]) -> str:
 
 
 def runnable_files_of(test_patch: str) -> list[str]:
-    """Return the files of a test patch that a runner takes as arguments, as in SWE-bench.
+    """Return the files of a test patch taken by a runner as arguments, as in SWE-bench.
 
-    Deleted files are left out: a runner that is given one ends at once.
+    Deleted files are left out: with a missing file, a runner ends at once.
     """
     found = files_of_diff(test_patch)
     return [
@@ -126,6 +126,6 @@ def files_of_ids(tests: Iterable[str]) -> list[str]:
 
 
 def is_doctest(test: str) -> bool:
-    """Tell the node id of a doctest, whose file is a source or a document: `src/ring.py::ring.push`."""
+    """Return True for the node id of a doctest in a source or a document: `src/ring.py::ring.push`."""
     _, colons, name = test.partition("::")
     return bool(colons) and "." in name.partition("[")[0]

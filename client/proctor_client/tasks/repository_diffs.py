@@ -39,7 +39,7 @@ _TESTS = frozenset({"tests", "Tests", "test", "Test"})
 
 @dataclass(frozen=True, slots=True)
 class FileOfDiff:
-    """A file that a diff changes: its path after the change, or before a deletion."""
+    """A file changed by a diff: its path after the change, or before a deletion."""
 
     path: str
     is_deleted: bool = False
@@ -68,7 +68,7 @@ def files_of_diff(text: str) -> list[FileOfDiff]:
 
 
 def reversed_diff(text: str) -> str:
-    """Return the diff that takes a change back. Raises BadTask for a copy, and for data that is cut."""
+    """Return the reverse of a diff. Raises BadTask for a copy, and for cut data."""
     return "".join(_reversed_part(part) for part in _parts(text, keep_ends=True))
 
 
@@ -141,7 +141,7 @@ def _path(line: str) -> str:
 
 
 def _name(text: str) -> str:
-    """Return a path of a diff without a time behind it; a quoted one is decoded."""
+    """Return a path of a diff without a time behind the path; a quoted path is decoded."""
     text = text.rstrip("\r\n")
     if not text.startswith('"'):
         return text.partition("\t")[0]

@@ -21,7 +21,7 @@ _HOST = re.compile(r"localhost|[^/]*[.:][^/]*")
 
 
 def column_of(row: Row, *names: str) -> Any:
-    """Return the first of these columns that has a value, in any case of its letters; else None."""
+    """Return the first non-null value of these columns, in any case of their letters; else None."""
     for name in names:
         value = row.get(name)
         if not is_null(value):
@@ -55,7 +55,7 @@ def text_of_column(row: Row, *names: str) -> str:
 
 
 def needed_text(row: Row, *names: str) -> str:
-    """Return the first of these columns with a text. Raises BadTask if none has."""
+    """Return the first text of these columns. Raises BadTask if all lack a text."""
     text = text_of_column(row, *names)
     if not text:
         raise BadTask(f"the field {names[0]!r} is missing")
@@ -63,7 +63,7 @@ def needed_text(row: Row, *names: str) -> str:
 
 
 def list_of(value: Any, name: str) -> list[Any]:
-    """Return a list of a column: null, a list, or the text of one in JSON or Python. Raises BadTask."""
+    """Return a list of a column: null, a list, or a list's text in JSON or Python. Raises BadTask."""
     if is_null(value) or (isinstance(value, str) and value.strip().lower() in _NULLS):
         return []
     value = decoded_value(value)

@@ -1,7 +1,7 @@
-"""Reports of repository tasks: the kind of report for a parser that a data set names, and parsers as scripts.
+"""Reports of repository tasks: the kind of report for a parser named in a data set, and parsers as scripts.
 
-A data set's parser reads text that the tested code can write. Where the runner is known, the report of
-the service takes its place, with the data set's way of writing names. Other parsers become scripts.
+A data set's parser reads text open to the tested code. Where the runner is known, the report of the service
+takes its place, with the data set's way of writing names. Other parsers become scripts.
 """
 
 from __future__ import annotations
@@ -134,8 +134,8 @@ class ReportChoice:
 def report_of_parser(name: str, source: str = "") -> ReportChoice:
     """Return the report for a data set's parser, by its name such as `parse_log_pytest`.
 
-    `source`: Python with a function `proctor_parse(log)` that returns an object from names to statuses; it is
-    used where the service has no report of its own. Raises BadTask without either.
+    `source`: Python with a function `proctor_parse(log)` returning an object from names to statuses, used
+    where the service lacks a report of its own. Raises BadTask without either.
     """
     kind = _KINDS.get(name.strip().removeprefix("parse_log_").lower())
     if kind is not None:
@@ -167,9 +167,9 @@ def script_of_function(source: str, function: str) -> Mapping[str, Any]:
 
 
 def with_silent_tests(report: Report, tests: Sequence[str]) -> Report:
-    """Return a report by a function whose parser names failures alone, for these listed tests.
+    """Return a report for the listed tests from a parser that names failures alone.
 
-    The others of them have passed if the run counts tests, and failed visibly or ended with status 0.
+    The remaining listed tests have passed if the run counts tests, and failed visibly or ended with status 0.
     Raises BadTask for another kind of report.
     """
     program = report.get("script") if isinstance(report, Mapping) else None
@@ -181,7 +181,7 @@ def with_silent_tests(report: Report, tests: Sequence[str]) -> Report:
 
 
 def script_of_program(source: str) -> Mapping[str, Any]:
-    """Return a report by a program whose arguments are the files of stdout, of stderr, and of its result.
+    """Return a report by a program with the files of stdout, of stderr, and of its result as arguments.
 
     The result is JSON as in SWE-bench Pro: `{"tests": [{"name": …, "status": "PASSED"}]}`.
     """

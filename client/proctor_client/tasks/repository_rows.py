@@ -1,7 +1,7 @@
 """Rows about repositories: an issue, and the tests of a project that a right change makes pass.
 
-Where a data set keeps commands and parsers in a package or in a folder of its own, `proctor tasks convert`
-adds them to its rows as columns: `eval_script`, `test_cmd`, `run_script`, `parser_source`, `env`.
+For data sets with commands and parsers in a package or in a folder of its own, `proctor tasks convert` adds
+them to the rows as columns: `eval_script`, `test_cmd`, `run_script`, `parser_source`, `env`.
 """
 
 from __future__ import annotations
@@ -379,7 +379,7 @@ def _task(
 
 
 def _limits(wall_seconds: float | None, report: Any) -> dict[str, Any] | None:
-    """Return limits where they are not the grader's: outcomes in a log need more of it than is usual."""
+    """Return limits that differ from the grader's: outcomes in a log need more output than usual."""
     limits: dict[str, Any] = {} if wall_seconds is None else {"wall_seconds": wall_seconds}
     if report in _OF_LOGS or isinstance(report, Mapping):
         limits["output_kb"] = _LOG_KB
@@ -402,7 +402,7 @@ def _ended(patch: str) -> str:
 
 
 def _image_by_id(row: Row, owner: str, separator: str) -> str:
-    """Return the image of a row's column, or the one that its data set names after its id."""
+    """Return the image of a row's column, or the image named after the row's id by its data set."""
     named = text_of_column(row, "image", "docker_image", "image_name")
     if named:
         return image_of(named)
@@ -419,7 +419,7 @@ def _image_of_smith(instance: str) -> str:
 
 
 def _of_command(row: Row, command: str) -> dict[str, Any]:
-    """Return the fields of a command that takes the test patch's files as arguments."""
+    """Return the fields of a command with the test patch's files as arguments."""
     files = runnable_files_of(text_of_column(row, "test_patch"))
     if text_of_column(row, "repo").lower() == "django/django":
         files = modules_of_django(files)
@@ -427,7 +427,7 @@ def _of_command(row: Row, command: str) -> dict[str, Any]:
 
 
 def _is_second_rebench(row: Row, config: Mapping[str, Any]) -> bool:
-    """Tell a row of SWE-rebench-V2: its images have `/repo`, and no conda."""
+    """Return True for a row of SWE-rebench-V2: its images have `/repo` instead of conda."""
     if any(config.get(name) is not None for name in ("base_image_name", "docker_specs")):
         return True
     return "swerebenchv2" in text_of_column(row, "image_name", "docker_image").lower()
@@ -454,7 +454,7 @@ def _expected(row: Row) -> dict[str, str]:
 
 
 def _issues(row: Row) -> str:
-    """Return the issues that a pull request resolves, or else its own title and text."""
+    """Return the issues resolved by a pull request, or else its own title and text."""
     issues = decoded_value(column_of(row, "resolved_issues"))
     found: Sequence[Any] = issues if isinstance(issues, list) else []
     sources = [each for each in found if isinstance(each, Mapping)] or [row]
@@ -478,7 +478,7 @@ def _files_from(commands: str) -> dict[str, Any] | None:
 
 
 def _in_a_file(script: str, argument: str) -> str:
-    """Return commands that write a script outside the repository and run it with one argument."""
+    """Return commands for writing a script outside the repository and running it with an argument."""
     end = "END_OF_RUN_SCRIPT"
     if end in script:
         raise BadTask("run_script: it has the line that ends it here")

@@ -105,7 +105,7 @@ def _call(case: Any) -> Any:
 
 
 def _params_of(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a verifier as they are: null may be one."""
+    """Return the parameters of a verifier unchanged: null is allowed among them."""
     return {} if value.get(PARAMS) is None else {PARAMS: value[PARAMS]}
 
 

@@ -1,4 +1,4 @@
-"""Files that rows need and do not bring: testlib.h for programs of their authors, databases for queries."""
+"""Files that rows need but lack: testlib.h for programs of their authors, databases for queries."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Supplies:
         return self.for_task(task_from_row(row))
 
     def for_task(self, task: Task) -> Task:
-        """Return a task with what it needs of these files."""
+        """Return a task with the files needed by the task."""
         grader = dict(task.grader or {})
         if self.testlib is not None and lacks_testlib(task):
             grader = _with_testlib(grader, self.testlib)
@@ -50,7 +50,7 @@ class Supplies:
 
 
 def lacks_testlib(task: Task) -> bool:
-    """Tell whether a program of the task includes testlib.h without bringing it."""
+    """Return True if a program of the task includes testlib.h without bringing the file."""
     grader = task.grader or {}
     cases = grader.get("cases")
     of_cases = cases if isinstance(cases, Mapping) else {}

@@ -31,8 +31,8 @@ class MissingColumns(ValueError):
 class Answer:
     """Completion in form of a Python expression, rather than a program.
 
-    The expression is the value of a call, or with `of_arguments` a call of `function` where the arguments
-    count. `code` defines the names that an answer with arguments may use.
+    The expression is the value of a call, or with `of_arguments` a call of `function`: then its arguments
+    count. `code` defines the names allowed in an answer with arguments.
     """
 
     of_arguments: bool

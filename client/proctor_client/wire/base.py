@@ -154,8 +154,8 @@ class GraderBase(Request):
     """Base of graders.
 
     `by_default`: integrity of its results. `any_language`: False for Python alone. `judges`: a program, the
-    files of a working directory, the sandbox that an agent has left, a completion with or without code, or
-    the change of a repository.
+    files of a working directory, the sandbox left by an agent, a completion with or without code, or the
+    change of a repository.
     """
 
     by_default: ClassVar[Integrity] = "in_process"
@@ -166,7 +166,7 @@ class GraderBase(Request):
 
 
 class ExtractRule(Request):
-    """Where the code of a completion is, in place of a name: inside a tag, in a fenced block, or both."""
+    """Place of the code in a completion, instead of a name: inside a tag, in a fenced block, or both."""
 
     tags: list[str] = Field(
         [],

@@ -39,7 +39,7 @@ EnvironmentChoice: TypeAlias = str | ImageByName
 
 
 def environment_name(choice: EnvironmentChoice | None) -> str | None:
-    """Return the name of an environment as results have it, but for a registry that goes without saying."""
+    """Return the name of an environment as in results, without a default registry."""
     return choice.image if isinstance(choice, ImageByName) else choice
 
 
@@ -73,9 +73,9 @@ class Environment(Response):
 
 
 class FetchedImage(Response):
-    """Image by name which is in the service's store, or is being fetched.
+    """Image by name in the service's store, or in fetching.
 
-    `bytes`: so far; `total_bytes`: of what is to be fetched, once it is known.
+    `bytes`: so far; `total_bytes`: bytes to fetch, once known.
     """
 
     image: str

@@ -1,7 +1,7 @@
 """JSON with integers of any length, where Python's own functions take at most 4,300 digits.
 
-Python's limit guards against conversions in quadratic time; these take less. `MOST_DIGITS` bounds what
-the length, since a text of many long integers still costs about a microsecond for each five digits.
+Python's limit guards against conversions in quadratic time; these take less. `MOST_DIGITS` bounds the length,
+since a text of many long integers still costs about a microsecond for each five digits.
 """
 
 from __future__ import annotations

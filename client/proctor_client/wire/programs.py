@@ -33,13 +33,13 @@ class AuthorProgram(Request):
 
 
 class Checker(AuthorProgram):
-    """Program that says whether an output is right.
+    """Program for checking an output.
 
     `testlib`: gets the paths `input output answer`; its exit code is 0 for right, 1 or 2 for wrong, 7 for
     points (`points 0.5` on stderr). `icpc`, for the validators of ICPC's problem packages, DOMjudge and
-    Kattis: gets the paths `input answer folder`, and the output on stdin; its exit code is 42 for right,
-    43 for wrong. `open_r1`: gets the paths `input answer output`, and prints a score from 0 to 1 and nothing
-    else. The input is the case's stdin, or of a case without stdin its only file.
+    Kattis: gets the paths `input answer folder`, and the output on stdin; its exit code is 42 for right, 43
+    for wrong. `open_r1`: gets the paths `input answer output`, and prints only a score from 0 to 1. The input
+    is the case's stdin, or the only file of a case without stdin.
     """
 
     convention: Literal["testlib", "icpc", "open_r1"] = "testlib"
@@ -50,10 +50,10 @@ class Checker(AuthorProgram):
 
 
 class Interactor(AuthorProgram):
-    """Program that talks to the submission: the stdin of each is the stdout of the other.
+    """Program talking with the submission: each reads the other's stdout on stdin.
 
-    Its paths as an argument and its exit codes are those of a checker: `testlib`: `input output answer`, of
-    which it may write the second; `icpc`: `input answer folder`.
+    The paths in its arguments and its exit codes are as for a checker: `testlib`: `input output answer`, with
+    `output` open for writing; `icpc`: `input answer folder`.
     """
 
     convention: Literal["testlib", "icpc"] = "testlib"
@@ -64,7 +64,7 @@ class Interactor(AuthorProgram):
 
 
 class GeneratedCases(Request):
-    """Cases whose input a generator prints, and whose expected output a reference prints.
+    """Cases with inputs printed by a generator, and expected outputs printed by a reference.
 
     Made once for a task, and kept. The generator gets the seed as its arguments, split at spaces.
     """
@@ -77,9 +77,9 @@ class GeneratedCases(Request):
 
 
 class Subtask(Request):
-    """Group of cases that earns its points when each of them passes.
+    """Group of cases; all must pass to earn the group's points.
 
-    Of cases with a score from 0 to 1, the least one is the part of the points.
+    Among cases with a score from 0 to 1, the least score is the earned part of the points.
     """
 
     points: float = Field(gt=0, le=_MAX_POINTS, allow_inf_nan=False)

@@ -54,7 +54,9 @@ Patterns: TypeAlias = Annotated[list[str], Field(max_length=MOST_PATTERNS, fail_
 
 
 def _outcomes_by_name(value: Any) -> Any:
-    """Return the value. Raises one ValueError for a large or wrong map, in place of one for each entry."""
+    """Return the value. Raises a single ValueError for a large or wrong map, in place of an error for each
+    entry.
+    """
     if isinstance(value, dict):
         if len(value) > MOST_EXPECTED:
             raise ValueError(f"{len(value)} entries, and at most {MOST_EXPECTED} are taken")
@@ -66,7 +68,7 @@ def _outcomes_by_name(value: Any) -> Any:
 
 
 class RepositoryPreparation(Request):
-    """State of the repository that a policy meets, made from the image's."""
+    """State of the repository for the policy, made from the image's."""
 
     patch: str = Field("", description="A unified diff, applied to the image's repository.")
     reverse: bool = Field(False, description="Apply `patch` in reverse.")
@@ -85,7 +87,7 @@ class FilesOfCommit(Request):
 
 
 class JunitReport(Request):
-    """JUnit XML that the runner writes."""
+    """JUnit XML written by the runner."""
 
     junit: Patterns = Field(
         min_length=1,
@@ -94,10 +96,10 @@ class JunitReport(Request):
 
 
 class ScriptReport(Request):
-    """Program of the task's author that reads the outcomes from the run's output.
+    """Program of the task's author for reading the outcomes from the run's output.
 
-    It runs in a sandbox of its own. It gets a JSON object on stdin (`stdout`, `stderr`, `exit_code`, and
-    `files` by path) and prints a JSON object from names of tests to outcomes.
+    The program runs in a sandbox of its own, gets a JSON object on stdin (`stdout`, `stderr`, `exit_code`,
+    and `files` by path) and prints a JSON object from names of tests to outcomes.
     """
 
     script: str = Field(min_length=1, description="Python.")
@@ -107,10 +109,10 @@ class ScriptReport(Request):
 
 
 class RepositoryRule(Request):
-    """Outcomes that count as passed, in place of the default ones.
+    """Outcomes counting as passed, in place of the default outcomes.
 
-    Default of `fail_to_pass`: `passed`. Default of `pass_to_pass`: `passed`, and what the run of the
-    reference had in place of it: skipped, or an expected failure.
+    Default of `fail_to_pass`: `passed`. Default of `pass_to_pass`: `passed`, and a skip or an expected
+    failure if the run of the reference had the same.
     """
 
     fail_to_pass: list[Accepted] | None = Field(None, max_length=16)
@@ -125,7 +127,7 @@ class RepositoryRule(Request):
 class RepositoryGrader(GraderBase):
     """Repository: passes when the named tests pass after the submission's change.
 
-    Judges a diff or edits in a completion, or the repository in a sandbox that an agent has left.
+    Judges a diff or edits in a completion, or the repository in the sandbox left by an agent.
     """
 
     by_default = "in_process"
@@ -240,7 +242,7 @@ class RepositoryGrader(GraderBase):
 
 
 class LeftOutFile(Response):
-    """Part of the change that does not count, and the reason."""
+    """Part of the change left out, and the reason."""
 
     path: str
     reason: str
@@ -257,8 +259,8 @@ class NamedTests(Response):
 class RepositoryResult(Response):
     """Details of a judged repository.
 
-    `applied`: how the diff was read, where not as it is: `line_ends`, `fuzz 1`. `left_out`: up to a
-    hundred. `report`: the kind of report that had the outcomes.
+    `applied`: repairs in reading the diff: `line_ends`, `fuzz 1`. `left_out`: up to a hundred. `report`: the
+    kind of report with the outcomes.
     """
 
     applied: list[str] = Field([])

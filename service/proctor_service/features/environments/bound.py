@@ -1,8 +1,8 @@
-"""The size of the store of images: images by name that were not used for longest make room for others.
+"""The size of the store of images: the images by name with the oldest use make room for others.
 
-An image is removed with the layers that no other image has, and with the layers derived from it. Images of
-the environments file stay, and so does what a sandbox, a waiting submission or a fetch uses. All functions
-block.
+An image is removed together with its derived layers, and with its layers not shared with other images. Images
+of the environments file stay, and so do images and layers used by a sandbox, a waiting submission or a fetch.
+All functions block.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class ImageBound:
         return [(name, size_bytes) for _, name, size_bytes in sorted(found)]
 
     def room(self) -> Room:
-        """Return a check of the bytes of what is written, which makes room as it is needed."""
+        """Return a check of the number of bytes to be written; the check makes room as needed."""
         free_bytes = 0
 
         def check(size_bytes: int) -> None:
@@ -71,7 +71,7 @@ class ImageBound:
         return self._layers.size_bytes()
 
     def make_room(self, size_bytes: int) -> None:
-        """Remove what was not used for longest, until so many further bytes have room.
+        """Remove images and derived layers, the oldest use first, until the further bytes have room.
 
         Raises TooLarge, NoRoom, OSError.
         """
@@ -115,7 +115,7 @@ class ImageBound:
         yield from (file for _, file in sorted(found))
 
     def _remove(self, file: Path) -> bool:
-        """Remove an image or the mark of a derived layer; return False for one in use."""
+        """Remove an image or the mark of a derived layer; return False if in use."""
         try:
             if file.name == USED:
                 with unused(file.parent) as is_unused:

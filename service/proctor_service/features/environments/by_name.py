@@ -1,7 +1,7 @@
-"""The environments of a service: those of its file, and images by name.
+"""The environments of a service: the environments of its file, and images by name.
 
-Every process of a service on this machine finds an image by name, and a layer that was derived from an
-image, in the store. So a judge process knows them without being told.
+Every process of a service on this machine finds an image by name, and a layer derived from an image, in the
+store. So a judge process needs no list of them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _File = tuple[int, int]
 def full_name(reference: str) -> str:
     """Return the name of an image with registry and tag, as `docker.io/library/debian:12`.
 
-    Raises ValueError for what is no name of an image.
+    Raises ValueError for a malformed name.
     """
     name = reference.removeprefix("docker://")
     wrong = not IMAGE.fullmatch(name) or ".." in name.split("/") or "+" in name
@@ -56,7 +56,9 @@ def full_name(reference: str) -> str:
 
 
 def _matches(name: str, pattern: str) -> bool:
-    """Return True if a pattern allows a name: `*` in a registry's place means no slash, and no file here."""
+    """Return True if a pattern allows a name: `*` for a registry matches neither slashes nor files of this
+    machine.
+    """
     files = ("oci:", "docker-archive:")
     if name.startswith(files) != pattern.startswith(files):
         return False
@@ -75,11 +77,11 @@ class _Remembered:
 
 @dataclass(frozen=True)
 class KnownEnvironments(Mapping[str, BuiltEnvironment]):
-    """Environments of the file, images by name, and what is derived from either.
+    """Environments of the file, images by name, and layers derived from either.
 
-    `listed`: those of the file, the only ones in an iteration. `patterns`: names of images that are
-    allowed, as fnmatch has them; a name in `__getitem__` is a full one. An image that is not fetched has
-    neither an `image` nor a `python`. `most_bytes`: of the store with derived layers; None: unbounded.
+    `listed`: environments of the file; iteration yields these alone. `patterns`: names of allowed images, in
+    the syntax of fnmatch; `__getitem__` takes full names. Before its fetch, an image has neither an `image`
+    nor a `python`. `most_bytes`: of the store with derived layers; None: unbounded.
     """
 
     listed: dict[str, BuiltEnvironment]
@@ -101,7 +103,7 @@ class KnownEnvironments(Mapping[str, BuiltEnvironment]):
         return len(self.listed)
 
     def __contains__(self, name: object) -> bool:
-        """Return True for what requests may name; a derived layer is no such name."""
+        """Return True for names allowed in requests; derived layers are excluded."""
         return name in self.listed or (isinstance(name, str) and self.allows(name))
 
     def __getitem__(self, name: str) -> BuiltEnvironment:
@@ -118,7 +120,9 @@ class KnownEnvironments(Mapping[str, BuiltEnvironment]):
 
     @property
     def bound(self) -> ImageBound | None:
-        """The bound of the store; images of the file alone are not counted by it."""
+        """Return the bound of the store, None if unbounded; without `patterns`, the file's images come on
+        top.
+        """
         if self.most_bytes is None:
             return None
         if self.patterns:
@@ -130,7 +134,7 @@ class KnownEnvironments(Mapping[str, BuiltEnvironment]):
         return ImageBound(self.folder, self.most_bytes + sum(each.bytes for each in found))
 
     def allows(self, name: str) -> bool:
-        """Return True for the full name of an image that the operator allows."""
+        """Return True for the full name of an image allowed by the operator."""
         if not any(_matches(name, pattern) for pattern in self.patterns):
             return False
         try:
@@ -139,7 +143,7 @@ class KnownEnvironments(Mapping[str, BuiltEnvironment]):
             return False
 
     def replace_listed(self, listed: Mapping[str, BuiltEnvironment]) -> set[str]:
-        """Take other environments of the file; return the names that are new, gone or other than before."""
+        """Replace the environments of the file; return the names of new, removed and changed environments."""
         names = {
             name for name in {*self.listed, *listed} if self.listed.get(name) != listed.get(name)
         }
@@ -148,7 +152,7 @@ class KnownEnvironments(Mapping[str, BuiltEnvironment]):
         return names
 
     def image_name(self, reference: str) -> str:
-        """Return the name of an image's environment. Raises ValueError for one that is not allowed."""
+        """Return the name of an image's environment. Raises ValueError for a forbidden image."""
         name = full_name(reference)
         if not self.allows(name):
             patterns = ", ".join(self.patterns) or "none"
@@ -156,7 +160,7 @@ class KnownEnvironments(Mapping[str, BuiltEnvironment]):
         return name
 
     def image_in(self, environment: str) -> str | None:
-        """Return the name of the image by name in an environment, if it has one."""
+        """Return the name of the image by name in an environment, or None."""
         while (match := _DERIVED.fullmatch(environment)) is not None:
             environment = match[1]
         return None if environment in self.listed or environment == DEFAULT else environment
@@ -211,14 +215,14 @@ class KnownEnvironments(Mapping[str, BuiltEnvironment]):
 
 
 def not_fetched(name: str, definition: Environment) -> BuiltEnvironment:
-    """Return the environment of an image by name which is not in the store."""
+    """Return the environment of an image by name before its fetch."""
     return BuiltEnvironment(
         name, definition, None, None, {}, "", remote_image=name, is_awaited=True
     )
 
 
 def check_patterns(patterns: Sequence[str]) -> tuple[str, ...]:
-    """Return patterns of names of images. Raises StartError for an empty one."""
+    """Return patterns of names of images. Raises StartError for an empty pattern."""
     if any(not each.strip() for each in patterns):
         raise StartError("PROCTOR_IMAGES: a pattern is empty")
     return tuple(patterns)

@@ -1,10 +1,10 @@
-"""A layer of the store that a service derives from an image, with the notes of its maker.
+"""A layer of the store derived from an image by a service, with the notes of the layer's maker.
 
     FOLDER/KEY/derived/NAME  the mark of the layer, see `images.py`
     FOLDER/KEY/notes/NAME    its notes
 
-The notes are complete before the layer is, and both before the layer is used. One process makes a layer;
-others on this machine wait for it.
+The notes are complete before the layer, and both before the layer is used. One process makes a layer; other
+processes on this machine wait for the layer.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class DerivedLayer:
         self._lock = folder / "locks" / f"derived-{self.name[:_LOCK_CHARACTERS]}"
 
     async def once(self, make: MakeLayer) -> bytes:
-        """Return the notes of the layer, which is made if it is missing.
+        """Return the notes of the layer; make a missing layer first.
 
-        Raises StartError, OSError, and what `make` raises.
+        Raises StartError, OSError, and the errors of `make`.
         """
         notes = await asyncio.to_thread(self._used)
         if notes is not None:
@@ -73,7 +73,7 @@ class DerivedLayer:
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[None]:
-        """Wait until no other process makes the layer."""
+        """Wait until all other processes have finished making the layer."""
         self._lock.parent.mkdir(0o700, parents=True, exist_ok=True)
         lock = FileLock(self._lock, mode=_LOCK_MODE, thread_local=False)
         while True:
@@ -88,7 +88,7 @@ class DerivedLayer:
             lock.release()
 
     def _add(self, archive: Path, notes: bytes) -> None:
-        """Unpack the layer, and note that the image has it. Raises StartError, OSError."""
+        """Unpack the layer, and mark the layer as derived from the image. Raises StartError, OSError."""
         below: list[Layer] = []
         for place in self._image.layers:
             layer = self._layers.read(place.name)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class EnvironmentsFeature(Feature):
-    """Environments of one service, which stay built until its end."""
+    """Environments of a service; they stay built until its end."""
 
     name = "environments"
     commands: ClassVar[Mapping[str, Command]] = MappingProxyType(
@@ -106,7 +106,9 @@ class EnvironmentsFeature(Feature):
         return [environment_routes(machine, self.fetches, self.reloading)]
 
     async def open(self) -> None:
-        """Remove what an earlier life has left, and read the environments file anew at each SIGHUP."""
+        """Remove remains of an earlier run of the service, and read the environments file anew at each
+        SIGHUP.
+        """
         if self.fetches is not None:
             await self.fetches.open()
         if (reloading := self.reloading) is None:

@@ -1,7 +1,7 @@
-"""Images by name, fetched while others are judged: one fetch for an image, whatever waits for it.
+"""Images by name, fetched while others are judged: a single fetch for all waiters of an image.
 
-A fetch has a thread of its own, since it takes minutes. Whoever waits for an image holds it from the
-moment when it is there, so that it stays.
+A fetch has a thread of its own, since it takes minutes. Each waiter holds the image from the end of the fetch
+on, so the image stays.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ Ended = Callable[[str], None]
 
 @dataclass(slots=True)
 class Progress:
-    """Progress of a fetch. `total_bytes`: None until it is known. `state`: of the wire's `FetchedImage`."""
+    """Progress of a fetch. `total_bytes`: None until known. `state`: of the wire's `FetchedImage`."""
 
     state: Literal["fetching", "unpacking"] = "fetching"
     total_bytes: int | None = None
@@ -91,7 +91,7 @@ class ImageFetches:
 
     @asynccontextmanager
     async def hold(self, environment: str) -> AsyncIterator[None]:
-        """Hold the image of an environment, which is fetched if it is missing.
+        """Hold the image of an environment; fetch a missing image first.
 
         Raises UnknownEnvironment, SandboxUnavailable.
         """
@@ -109,7 +109,7 @@ class ImageFetches:
             self._release(name)
 
     def _take(self, name: str) -> bool:
-        """Hold an image, with one descriptor for all who need it; return False without the image."""
+        """Hold an image, with one descriptor for all holders; return False without the image."""
         folder = self._folder / key_of_image(name)
         if name not in self._held:
             with ExitStack() as stack:
@@ -126,7 +126,7 @@ class ImageFetches:
             self._held.pop(name).close()
 
     async def open(self) -> None:
-        """Remove what killed fetches have left, and look how large the store is."""
+        """Remove remains of killed fetches, and measure the store."""
 
         def clean() -> None:
             with suppress(StartError, OSError):
@@ -194,7 +194,7 @@ class ImageFetches:
                 return
 
     async def _fetch_with_room(self, name: str, progress: Progress) -> None:
-        """Fetch an image; where none can make room, end the environments that are only kept ready."""
+        """Fetch an image; where room is lacking, end the idle environments and try again."""
         for _ in range(_WAITS):
             try:
                 await _in_thread(lambda: self._fetch_once(name, progress))
@@ -206,13 +206,13 @@ class ImageFetches:
         await _in_thread(lambda: self._fetch_once(name, progress))
 
     def _fetch_once(self, name: str, progress: Progress) -> None:
-        """Fetch an image, if it is missing; blocks. Raises StartError, OSError."""
+        """Fetch a missing image; blocks. Raises StartError, OSError."""
         EnvironmentStore(self._folder).fetch(name, progress.hear, self._bound.room())
         (self._folder / key_of_image(name) / USED).touch()
         self.size_bytes = self._bound.size_bytes()
 
     def list_images(self) -> list[FetchedImage]:
-        """Return the images that are being fetched, and those of the store; blocks."""
+        """Return the images in fetching, and the images of the store; blocks."""
         found = [
             FetchedImage(
                 image=name,
@@ -229,7 +229,7 @@ class ImageFetches:
         return found
 
     def _fetched_bytes(self, name: str) -> int:
-        """Return the bytes of an image on the disk while it is fetched."""
+        """Return the bytes of an image on the disk during its fetch."""
         files = self._folder.glob(f"{key_of_image(name)}.*.part/layout/blobs/sha256/*")
         total = 0
         for file in files:
@@ -239,7 +239,7 @@ class ImageFetches:
 
 
 def _hold(folder: Path, held: ExitStack) -> bool:
-    """Hold the folder of an image; return False without it."""
+    """Hold the folder of an image; return False without the folder."""
     if not (folder / "image.json").exists():
         return False
     try:
@@ -252,7 +252,7 @@ def _hold(folder: Path, held: ExitStack) -> bool:
 
 
 async def _in_thread(work: Callable[[], None]) -> None:
-    """Do blocking work in a thread of its own, which the end of the service does not wait for."""
+    """Do blocking work in a thread of its own, so that the service can end without waiting for the work."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()
 

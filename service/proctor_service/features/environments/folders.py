@@ -89,7 +89,8 @@ class Folders:
 
     @contextmanager
     def filling(self, key: str, name: str) -> Iterator[Path]:
-        """Make a temporary folder for environment `name`; it gets its key's name after the block.
+        """Make a temporary folder for environment `name`; after the block, the folder gets the name of its
+        key.
 
         `building` is held. Raises StartError if the folder before is in use, and OSError.
         """

@@ -232,8 +232,8 @@ async def _with_reward(seen: _Verification, sandbox: StatefulSandbox) -> _Verifi
 def reward_of(data: bytes, *, is_json: bool) -> tuple[float, str]:
     """Return the reward in a reward file, and a text with all rewards if there are several.
 
-    A `reward.txt` holds a number. A `reward.json` holds numbers by name, of which `reward` or the
-    only one counts, or one number. Raises ValueError, also for a reward below 0 or above 1.
+    A `reward.txt` holds a number. A `reward.json` holds a number, or numbers by name: then `reward` or the
+    only number counts. Raises ValueError, also for a reward below 0 or above 1.
     """
     text = data.decode("utf-8", "replace").strip()
     if not is_json:

@@ -71,11 +71,11 @@ _COPY_SECONDS = 7200.0
 
 
 class UnknownImage(StartError):
-    """The registry does not have the image, or does not show it."""
+    """The registry lacks the image, or hides the image."""
 
 
 class RegistryDown(StartError):
-    """The registry does not answer, or not as it should."""
+    """The registry gives no answer, or a wrong answer."""
 
 
 def key_of_image(reference: str) -> str:
@@ -151,7 +151,7 @@ def build_image(
 
 
 def missing_blobs(name: str, folder: Path, layers: Layers) -> dict[str, int]:
-    """Return digest and compressed bytes of the layers of an image which are not unpacked here.
+    """Return digest and compressed bytes of the layers of an image still to be fetched.
 
     Raises StartError, OSError.
     """
@@ -182,7 +182,7 @@ class _Fetch:
             self._skopeo.append("--insecure-policy")
 
     def run(self) -> None:
-        """Fetch the layers that are missing, unpack them, and complete the image.
+        """Fetch the missing layers, unpack them, and complete the image.
 
         Raises StartError, OSError.
         """
@@ -221,9 +221,10 @@ class _Fetch:
         shutil.rmtree(self._layout)
 
     def _leave_out_known_layers(self, source: str) -> None:
-        """Put an empty file in place of each layer that is unpacked here, so that it is not fetched.
+        """Put an empty file in place of each layer already unpacked here, so that skopeo leaves the layer
+        out.
 
-        skopeo does not copy what its target has.
+        skopeo skips files present in its target.
         """
         unpacked, missing = self._layers.by_blob(), dict[str, int]()
         blobs = self._layout / "blobs" / "sha256"
@@ -243,7 +244,7 @@ class _Fetch:
         self._room(size_bytes)
 
     def missing_blobs(self) -> dict[str, int]:
-        """Return digest and compressed bytes of the layers which are not unpacked here."""
+        """Return digest and compressed bytes of the layers still to be fetched."""
         unpacked = self._layers.by_blob()
         sizes = self._sizes(self._source).items()
         return {digest: size for digest, size in sizes if digest not in unpacked}
@@ -259,7 +260,7 @@ class _Fetch:
         return found
 
     def _manifest(self, source: str) -> dict[str, Any]:
-        """Return the manifest of an image for this machine, as its registry has it."""
+        """Return the manifest of an image for this machine from its registry."""
         manifest = self._inspected(source)
         entries = manifest.get("manifests")
         if not entries:
@@ -343,9 +344,9 @@ class _Fetch:
 
 
 def used_layers(folder: Path) -> list[str]:
-    """Return the names of the layers that an image in a folder has, or needs while it is fetched.
+    """Return the names of an image's layers in a folder, or of the layers needed for its unfinished fetch.
 
-    With those that were derived from the image.
+    Includes layers derived from the image.
     """
     derived = [each.name for each in (folder / DERIVED).glob("*")]
     for name in (_FILE, _PINNED):

@@ -55,10 +55,10 @@ class Python:
 
 
 def find_python(wanted: str, default: Path) -> Path:
-    """Return the path of an interpreter for `3.12`, `3.12.1`, an absolute path or nothing.
+    """Return the path of an interpreter for `3.12`, `3.12.1`, an absolute path or "".
 
-    The newest fitting version wins; shims of pyenv are resolved. Raises StartError: missing, too
-    old, or other than CPython. Blocks while interpreters are asked for their version.
+    The newest fitting version wins; shims of pyenv are resolved. Raises StartError: missing, too old, or
+    other than CPython. Blocks while interpreters are asked for their version.
     """
     return find_interpreter(wanted, default).executable
 

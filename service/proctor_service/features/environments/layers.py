@@ -1,12 +1,12 @@
-"""Layers of images, each unpacked once for all images that have it.
+"""Layers of images, each unpacked once for all images with the layer.
 
-    FOLDER/images/layers/NAME        the files of a layer, as overlayfs takes them
-    FOLDER/images/records/NAME.json  what is known of it; written last
-    FOLDER/images/NAME.RANDOM.part   a layer while it is unpacked
+    FOLDER/images/layers/NAME        the files of a layer, in the form of overlayfs
+    FOLDER/images/records/NAME.json  facts of the layer; written last
+    FOLDER/images/NAME.RANDOM.part   a layer during unpacking
 
-The name is a digest of the layer's diff-id, or of what a layer of this service's own is made from. It is
-short, since mount(2) takes 4096 bytes for all layers of an image. A layer is never changed, and remains
-as long as an image has it. All functions block.
+The name is a digest of the layer's diff-id, or of the source of a layer of this service's own. The name is
+short, since mount(2) takes 4096 bytes for all layers of an image. A layer is never changed, and remains as
+long as an image has the layer. All functions block.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ Room = Callable[[int], None]
 
 
 class DamagedImage(StartError):
-    """An image breaks a rule of its format, or a bound: it cannot be used on any machine like this."""
+    """An image breaks a rule of its format, or a bound: all machines like this must refuse the image."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
     """An unpacked layer.
 
-    `source`: its diff-id, or the words that name a layer of this service's own. `bytes`, `files`: their
-    number. `implicit`: folders without a member of their own. `links`: hard links to files of lower
-    layers. `blobs`: digests of its compressed archives.
+    `source`: its diff-id, or words naming a layer of this service's own. `bytes`, `files`: their number.
+    `implicit`: folders without a member of their own. `links`: hard links to files of lower layers. `blobs`:
+    digests of its compressed archives.
     """
 
     name: str
@@ -80,7 +80,7 @@ class Layers:
 
     @staticmethod
     def name_of(source: str, ids: Ids | None) -> str:
-        """Return the name of a layer, whose files belong to these users."""
+        """Return the name of a layer with files owned by these users."""
         return digest_of([_FORMAT, source, ids and asdict(ids)])[:_NAME_CHARACTERS]
 
     def read(self, name: str) -> Layer | None:
@@ -119,11 +119,11 @@ class Layers:
         below: Sequence[Layer] = (),
         room: Room = lambda size: None,
     ) -> Layer:
-        """Return the layer of an archive, which is unpacked if it is missing.
+        """Return the layer of an archive; unpack a missing layer first.
 
-        `diff_id`: digest that the unpacked archive must have. `below`: the layers that it lies on, if they
-        are always the same, the topmost first: folders without a member then get the attributes of
-        theirs. Raises StartError, OSError.
+        `diff_id`: required digest of the unpacked archive. `below`: the layers below, the topmost first, if
+        they are always the same: folders without a member then get the attributes of the same folders below.
+        Raises StartError, OSError.
         """
         name = self.name_of(source, ids)
         with self._building(name):
@@ -171,7 +171,7 @@ class Layers:
     def complete(
         self, source: str, below: Sequence[Layer], ids: Ids | None, configuration: Mapping[str, Any]
     ) -> tuple[Layer, dict[str, Any]]:
-        """Make the layer of an image with all that its sandboxes need beside its own layers.
+        """Make the layer of an image with the other files for its sandboxes, beyond its own layers.
 
         `below`: its layers, the topmost first. `configuration`: `user`, `workdir` and `path` (its PATH).
         Returns the layer, and the findings of `layer_program`. Raises StartError, OSError.
@@ -234,7 +234,7 @@ class Layers:
         return found
 
     def remove_unused(self, used: Iterable[str], dry_run: bool = False) -> int:
-        """Remove all layers but those with these names; return their bytes.
+        """Remove all layers except for `used`; return their bytes.
 
         The caller holds `changing`. `dry_run`: only return the bytes. Raises OSError.
         """
@@ -257,19 +257,19 @@ class Layers:
         return removed_bytes
 
     def discard(self, name: str) -> None:
-        """Remove a layer that nothing uses, if present. The caller holds `changing`. Raises OSError."""
+        """Remove an unused layer, if present. The caller holds `changing`. Raises OSError."""
         if self.read(name) is not None:
             self._remove(name)
 
     @contextmanager
     def archive(self) -> Iterator[Path]:
-        """Return the path of a file for the archive of a layer; it is removed afterwards."""
+        """Yield the path of a file for the archive of a layer; remove the file afterwards."""
         self._make_folders()
         with tempfile.TemporaryDirectory(prefix=".", suffix=".part", dir=self._own) as folder:
             yield Path(folder, "layer.tar")
 
     def remove_parts(self) -> None:
-        """Remove what killed builds have left."""
+        """Remove remains of killed builds."""
         for part in self._own.glob(".*.part"):
             with suppress(OSError):
                 if time.time() - part.stat().st_mtime > _LONGEST_ARCHIVE_SECONDS:
@@ -371,7 +371,7 @@ class Layers:
 
 
 def _hiding_attribute(ids: Ids | None) -> str:
-    """Return the attribute of a folder that hides those of lower layers, see overlayfs.rst."""
+    """Return the attribute of a folder for hiding the same folder of lower layers, see overlayfs.rst."""
     return "user.overlay.opaque" if ids is None else "trusted.overlay.opaque"
 
 
@@ -382,7 +382,7 @@ def _own_folder(folder: Path, ids: Ids | None) -> None:
 
 
 def _about(layer: Path, path: str) -> os.stat_result | None:
-    """Return what a layer has at a path; no link on the way is followed."""
+    """Return the status of a path in a layer, or None; links on the way are not followed."""
     here = os.open(layer, _FOLDER)
     try:
         *parents, name = path.split("/")

@@ -22,7 +22,7 @@ from proctor_service.settings.language_rows import WrongRow, check_names
 
 
 def known_environments(settings: Settings, held: ExitStack) -> Environments:
-    """Return the environments of the settings, with the images that requests may name. Blocks.
+    """Return the environments of the settings, with the images allowed in requests. Blocks.
 
     See `load_environments`. Raises StartError.
     """
@@ -77,7 +77,7 @@ def load_environments(settings: Settings, held: ExitStack) -> Environments:
 def with_own_languages(settings: Settings, environments: Environments) -> Settings:
     """Return the settings with the own languages of all environments in the table of languages.
 
-    A name stands for one language in the whole service. Raises StartError for a name with two meanings.
+    A name stands for the same language in the whole service. Raises StartError for a name with two meanings.
     """
     languages = dict(settings.languages)
     for name, built in environments.items():

@@ -103,7 +103,7 @@ def python_in(folder: Path) -> Path:
 
 
 def size_bytes(folder: Path) -> int:
-    """Return the size of all files in a folder; of those that are left, if it is being removed."""
+    """Return the size of all files in a folder; during a removal, of the remaining files."""
     return sum(_size(Path(parent, name)) for parent, _, names in os.walk(folder) for name in names)
 
 

@@ -117,13 +117,13 @@ def import_problems(
 def preload_problems(
     python: Path, modules: Sequence[str] | None, variables: Mapping[str, str]
 ) -> list[str]:
-    """Import all modules in one process, as a sandbox does; return a text on failure."""
+    """Import all modules in one process, as in a sandbox; return a text on failure."""
     failure = _import_failure(python, modules, variables) if modules else None
     return [] if failure is None else [f"preload: {failure}"]
 
 
 def normalized(name: str) -> str:
-    """Return a distribution's name as packaging tools compare it."""
+    """Return a distribution's name in the form compared by packaging tools."""
     return re.sub(r"[-_.]+", "-", name).lower()  # "." in "ruamel.yaml"
 
 

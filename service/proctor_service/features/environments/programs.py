@@ -72,7 +72,7 @@ def run_program(
 def _read(process: subprocess.Popen[bytes], output: _Output, deadline: float | None) -> bool:
     """Read the output until the program has ended; return False at the deadline.
 
-    A background process may hold the pipe open for longer, so its end is not waited for.
+    A background process may hold the pipe open for longer, so the end of the pipe is not awaited.
     """
     assert process.stdout is not None
     pipe, ended = process.stdout.fileno(), os.pidfd_open(process.pid)

@@ -37,8 +37,8 @@ class Reloading:
     async def reload(self) -> Collection[str]:
         """Read the file; return the names of changed environments.
 
-        Work that has begun goes on in the environments as they were. Raises InvalidRequest for a wrong
-        file, for environments that are not built, and for other own languages.
+        Work in progress goes on in the environments as they were. Raises InvalidRequest for a wrong file, for
+        environments still to be built, and for other own languages.
         """
         async with self._alone:
             held = ExitStack()
@@ -63,7 +63,7 @@ class Reloading:
         return names
 
     async def reload_by_signal(self) -> None:
-        """Read the file; a mistake in it is logged."""
+        """Read the file; log a mistake in the file."""
         try:
             await self.reload()
         except InvalidRequest as error:

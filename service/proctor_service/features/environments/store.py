@@ -163,9 +163,9 @@ class EnvironmentStore:
         return from_folder(name, definition, python, folder, manifest)
 
     def fetch(self, name: str, progress: Progress, room: Room) -> None:
-        """Fetch an image by name, unless it is there.
+        """Fetch an image by name, unless present.
 
-        `room` is called with the bytes to be written, and raises StartError where there is no room. Raises
+        `room` is called with the bytes to be written, and raises StartError for lack of room. Raises
         StartError, OSError.
         """
         build_image(self._folders, self._layers, name, name, progress, False, room)
@@ -256,7 +256,7 @@ class EnvironmentStore:
         return pruned
 
     def remove_unfinished(self) -> None:
-        """Remove what killed builds and fetches have left. Raises StartError, OSError."""
+        """Remove remains of killed builds and fetches. Raises StartError, OSError."""
         for folder in self._folders.all():
             key, _, part = folder.name.partition(".")
             if part:
@@ -265,7 +265,7 @@ class EnvironmentStore:
         self._layers.remove_parts()
 
     def _prune_layers(self, gone: Collection[Path], dry_run: bool) -> Iterator[Pruned]:
-        """Remove the layers which no image has; `gone`: folders that a dry run would remove."""
+        """Remove the layers without an image; `gone`: folders that a dry run would remove."""
         if not self._layers.folder.is_dir():  # without any, the store gets no folder for their lock
             return
         with self._layers.changing():

@@ -1,8 +1,8 @@
-"""Applies the files of a patch in one reading to a base. Pure, no I/O, never in part.
+"""Applies the files of a patch in one reading to a base, wholly or not at all. Pure, no I/O.
 
-Within one diff of git, copies and swapped files take their source as it was before the diff; in several
-diffs, one after the other, they take it as the earlier ones made it. A diff of git is sorted by path, so
-another one begins where the order falls.
+Within one diff of git, copies and swapped files take their source as of before the diff; of several diffs in
+a row, each takes the source as left by the earlier diffs. A diff of git is sorted by path, so the next diff
+begins where the order falls.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def stated_reason(found: Reason | bool | None) -> Reason | None:
 
 
 class WorkingFiles:
-    """The repository's files while a text is applied: the base, and what has changed."""
+    """The repository's files while a text is applied: the base, and the changes so far."""
 
     def __init__(self, base: Base, paths: Collection[bytes]) -> None:
         self.base, self.paths = base, paths
@@ -63,7 +63,7 @@ class WorkingFiles:
         return Change(files)
 
     def conflicts(self) -> Iterator[tuple[bytes, bytes]]:
-        """Yield each file that would lie below another file, and that other one."""
+        """Yield each file placed below another file, and the file above."""
         made = [path for path, state in self.changed.items() if state is not None]
         for path in made:
             above = next((each for each in parents(path) if self.exists(each)), None)
@@ -94,7 +94,7 @@ def applied_in(
     reason_of: ReasonOf,
     work: Work,
 ) -> Applied:
-    """Return the change that a patch makes in one reading. Raises PatchFailed."""
+    """Return the change made by a patch in one reading. Raises PatchFailed."""
     application = _Application(files, reading, WorkingFiles(base, paths), work)
     for file in files:
         application.apply(file, reason_of)
@@ -102,7 +102,7 @@ def applied_in(
 
 
 def _diff_numbers(files: Sequence[FilePatch], reading: Reading) -> list[int]:
-    """Return for each file the number of the diff that it belongs to."""
+    """Return for each file the number of its diff."""
     found: list[int] = []
     number, last, last_kind = 0, b"", ""
     for file in files:
@@ -199,7 +199,7 @@ class _Application:
         return state if number == self._diff_number else self._working.state(path)
 
     def _put_new(self, file: FilePatch, path: bytes, state: FileState) -> None:
-        """Put a file where none is, or where a later part of the diff takes the present one away."""
+        """Put a file in a free place, or in the place of a file removed by a later part of the diff."""
         if self._working.exists(path):
             if (self._diff_number, path) not in self._gone:
                 shown = shown_path(path)

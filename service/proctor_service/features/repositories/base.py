@@ -13,10 +13,10 @@ _BATCH_BYTES = 16 << 20
 
 
 class SandboxBase:
-    """Implements `change.Base` by the files of a sandbox, which nothing changes meanwhile.
+    """Implements `change.Base` by the files of a sandbox, unchanged meanwhile.
 
-    `state` is for threads other than that of the event loop: it waits for the sandbox. `load` reads many
-    files at once before.
+    `state` waits for the sandbox: call it in threads other than the event loop's. `load` reads many files at
+    once before.
     """
 
     def __init__(self, tree: Tree, sizes: Mapping[bytes, int]) -> None:
@@ -30,7 +30,7 @@ class SandboxBase:
         return self._sizes.keys()
 
     def size(self, path: bytes) -> int | None:
-        """Return the size of a file in bytes; None if there is no such file."""
+        """Return the size of a file in bytes; None if absent."""
         return self._sizes.get(path)
 
     def state(self, path: bytes) -> FileState | None:
@@ -43,7 +43,7 @@ class SandboxBase:
         return self._states[path]
 
     async def load(self, paths: Collection[bytes]) -> None:
-        """Read files at once, as far as they are there and not read before."""
+        """Read the existing files of `paths` at once, except for files read before."""
         missing = [each for each in paths if each in self._sizes and each not in self._states]
         if missing:
             self._states.update(dict.fromkeys(missing))

@@ -1,6 +1,6 @@
 """Git's binary patches: base85 lines of zlib data, a whole content or a delta. Pure, bounded.
 
-The format is that of git's apply.c and patch-delta.c (gitformat-pack(5), "Deltified representation").
+The format is defined by git's apply.c and patch-delta.c (gitformat-pack(5), "Deltified representation").
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _from_delta(delta: bytes, old: bytes, work: Work, file: str) -> bytes:
 
 
 def _size(delta: bytes, at: int) -> tuple[int, int]:
-    """Return a length of seven bits a byte, lowest first, and the place behind it."""
+    """Return a length in groups of seven bits, lowest first, and the place behind the length."""
     size, shift = 0, 0
     while True:
         byte = delta[at]
@@ -153,7 +153,7 @@ def _size(delta: bytes, at: int) -> tuple[int, int]:
 
 
 def _number(delta: bytes, at: int, flags: int, width: int) -> tuple[int, int]:
-    """Return the bytes of a copy's offset or size that the flags name, lowest first."""
+    """Return a copy's offset or size from the bytes named by the flags, lowest first."""
     number = 0
     for place in range(width):
         if flags >> place & 1:

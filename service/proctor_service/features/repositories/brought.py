@@ -1,4 +1,4 @@
-"""The task's own files: tests, and the state that the reference makes."""
+"""The task's own files: tests, and the state made by the reference."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from proctor_service.features.repositories.workspace import Workspace
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """What a task brings into its grading sandbox.
+    """Files brought into the grading sandbox by the task.
 
-    `tests`: files by path; `removed`: paths that grading lacks. `reference`: the change of the reference.
+    `tests`: files by path; `removed`: paths absent in grading. `reference`: the change of the reference.
     """
 
     tests: Mapping[bytes, FileState]
@@ -67,7 +67,7 @@ async def bring(workspace: Workspace, grader: RepositoryGrader) -> Brought:
 
 
 def collected_by(grader: RepositoryGrader) -> Sequence[str]:
-    """Return the patterns of the files that hold outcomes after a run."""
+    """Return the patterns of files with outcomes after a run."""
     if isinstance(grader.report, JunitReport):
         return grader.report.junit
     if isinstance(grader.report, ScriptReport):
@@ -90,12 +90,12 @@ def report_kind(grader: RepositoryGrader) -> str:
 
 
 def listed_tests(grader: RepositoryGrader) -> Sequence[str]:
-    """Return the names of all tests that decide."""
+    """Return the names of all deciding tests."""
     return [*grader.fail_to_pass, *grader.pass_to_pass, *(grader.expected or ())]
 
 
 def _named(path: bytes, patterns: Sequence[str]) -> bool:
-    """Return True for a path that is one of these, or below."""
+    """Return True for a path equal to a pattern, or below a pattern."""
     return any(path == each or path.startswith(each + b"/") for each in map(_stripped, patterns))
 
 

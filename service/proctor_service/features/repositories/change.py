@@ -30,7 +30,7 @@ Reason = Literal[
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """A file as git has it. `content`: of a link its target."""
+    """A file in git's terms. `content`: for a link, its target."""
 
     mode: Mode
     content: bytes
@@ -54,11 +54,11 @@ class StoredFiles(Mapping[bytes, FileState | None]):
 
     @abstractmethod
     def mode(self, path: bytes) -> Mode | None:
-        """Return the mode of a file of the mapping; None: deleted."""
+        """Return the mode of a file of the mapping; None for a deleted file."""
 
 
 def mode_of(files: Mapping[bytes, FileState | None], path: bytes) -> Mode | None:
-    """Return the mode of a file of a mapping; None: deleted."""
+    """Return the mode of a file of a mapping; None for a deleted file."""
     if isinstance(files, StoredFiles):
         return files.mode(path)
     state = files[path]
@@ -69,11 +69,11 @@ class Base(Protocol):
     """The repository's files before the change."""
 
     def paths(self) -> Collection[bytes]:
-        """Return the paths of all files and links, also untracked ones, without those of `.git`."""
+        """Return the paths of all files and links, tracked or untracked, except for `.git`."""
         ...
 
     def state(self, path: bytes) -> FileState | None:
-        """Return the state of a file; None if there is no such file or link."""
+        """Return the state of a file or link; None if absent."""
         ...
 
 
@@ -91,7 +91,7 @@ MAX_COMPONENTS = 128
 
 
 def is_possible(path: bytes) -> bool:
-    """Return True for a path that a file of a repository can have: bounded, and below its folder."""
+    """Return True for a path allowed in a repository: bounded, and below the repository's folder."""
     if not path or len(path) > LONGEST_PATH_BYTES or b"\0" in path:
         return False
     names = path.split(b"/")

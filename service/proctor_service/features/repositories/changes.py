@@ -27,7 +27,7 @@ EDITS = "edits\n"
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """What a submission changes, before anything is taken out."""
+    """The changes of a submission, before anything is taken out."""
 
     change: Change
     how: tuple[str, ...] = ()
@@ -56,9 +56,9 @@ async def of_patch(text: bytes, base: SandboxBase) -> Change:
 async def of_saved(
     saved: SavedFiles, base: SandboxBase, hidden: Callable[[bytes], bool]
 ) -> Submitted:
-    """Return how an agent's repository differs from the base.
+    """Return the difference of an agent's repository from the base.
 
-    `hidden`: tells of a file that the agent's sandbox lacked from the beginning.
+    `hidden`: returns True for a file absent from the agent's sandbox from the beginning.
     """
     sizes = {path: saved.size(path) for path in saved}
     changed = await base.unequal(saved, sizes)
@@ -73,7 +73,7 @@ async def of_saved(
 
 
 def hiding(patterns: Sequence[str], directory: str) -> Callable[[bytes], bool]:
-    """Return a function that tells of the paths that the patterns of `hide` name, or that lie below."""
+    """Return a function that returns True for paths matched by the patterns of `hide`, or below a match."""
     own = [
         each.removeprefix(f"{directory}/").strip("/")
         for each in patterns
@@ -88,7 +88,7 @@ def hiding(patterns: Sequence[str], directory: str) -> Callable[[bytes], bool]:
 
 
 class _Part(StoredFiles):
-    """Some saved files, read when asked for; False: a deleted one."""
+    """Some saved files, read on demand; False: a deleted file."""
 
     def __init__(self, saved: SavedFiles, is_present: Mapping[bytes, bool]) -> None:
         self._saved = saved

@@ -1,9 +1,9 @@
-"""Files of a repository that a test command runs as programs. Pure.
+"""Files of a repository run as programs by a test command. Pure.
 
-A file is one if it stands in the place of a program, is the script of a shell or an interpreter, or is what
-`make`, `npm` and others read to know what to run. Operands are none: honest changes edit what tests test.
-Names that a command would read count without a file, too: a new `GNUmakefile` replaces a `Makefile`. Paths
-may be patterns: `for each in ci/*.sh; do . $each; done`.
+Such files stand in the place of a program, are the script of a shell or an interpreter, or tell `make`, `npm`
+and others the commands to run. Operands are excluded: honest changes edit the tested files. Names of absent
+files count, too, if a command would read them: a new `GNUmakefile` replaces a `Makefile`. Paths may be
+patterns: `for each in ci/*.sh; do . $each; done`.
 """
 
 from __future__ import annotations
@@ -88,9 +88,9 @@ Read = Callable[[str], str | None]
 
 
 def scripts_of(commands: Sequence[str], read: Read) -> frozenset[str]:
-    """Return the paths of the files that commands run, also of absent ones.
+    """Return the paths of the files run by commands, including absent files.
 
-    `read`: text of a file of the base, or None.
+    `read`: returns the text of a file of the base, or None.
     """
     found: dict[str, None] = {}
     seen: set[tuple[str, str]] = set()
@@ -100,7 +100,7 @@ def scripts_of(commands: Sequence[str], read: Read) -> frozenset[str]:
 
 
 def programs_of(commands: Sequence[str]) -> frozenset[str]:
-    """Return the names of the programs that commands run, without folders."""
+    """Return the names of the programs run by commands, without folders."""
     names = set()
     for command in commands:
         for words in simple_commands(command):
@@ -145,12 +145,12 @@ def _collect(
 
 
 def _values(word: str, loops: Mapping[str, Sequence[str]]) -> Sequence[str]:
-    """Return the words of the loop whose variable this word is, else the word."""
+    """Return the words of the loop over the variable in this word, else the word."""
     return loops.get(word.strip("${}"), [word]) if word.startswith("$") else [word]
 
 
 def imported_by(scripts: Collection[str], read: Read) -> frozenset[str]:
-    """Return the files beside scripts that these import; none for a script at the root, or in a package."""
+    """Return the files that scripts import from their folders; empty at the root and in a package."""
     found: set[str] = set()
     waiting = [each for each in scripts if each.endswith(".py")]
     while waiting:
@@ -190,12 +190,12 @@ def simple_commands(command: str) -> Iterator[list[str]]:
 
 
 def programs_with_operands(words: Sequence[str]) -> list[Sequence[str]]:
-    """Return each word of a simple command that may be its program, with the words behind it."""
+    """Return each possible program of a simple command, with the words behind the program."""
     return [words[at:] for at in _program_places(words)]
 
 
 def _program_places(words: Sequence[str]) -> list[int]:
-    """Return the places of words that may be the program: behind wrappers, their options and assignments."""
+    """Return the places of possible programs: behind wrappers, their options and assignments."""
     found: list[int] = []
     at = 0
     while at < len(words):
@@ -217,7 +217,7 @@ def _below(folder: str, path: str) -> str:
 
 
 def _included(makefile: str, text: str, read: Read, depth: int) -> Iterator[str]:
-    """Yield the files that a Makefile includes, which lie below its folder or that of another one."""
+    """Yield the files included by a Makefile, below its folder or the folder of an included file."""
     folder = posixpath.dirname(makefile)
     for name in makefiles.included(text):
         path = _below(folder, name)
@@ -228,7 +228,7 @@ def _included(makefile: str, text: str, read: Read, depth: int) -> Iterator[str]
 
 
 def _run_by(words: Sequence[str], at: int, folder: str, read: Read) -> Iterator[tuple[str, bool]]:
-    """Yield the files that the program at a place is, or runs, and whether each is a shell's script."""
+    """Yield the file of a program and the files run by the program, each with True for a shell script."""
     program, rest = words[at], words[at + 1 :]
     name = posixpath.basename(program)
     path = _below(folder, program)
@@ -259,7 +259,7 @@ def _run_by(words: Sequence[str], at: int, folder: str, read: Read) -> Iterator[
 
 
 def _of_options(words: Sequence[str], folder: str, read: Read) -> Iterator[str]:
-    """Yield the files of settings and of code that options name, such as `-c ci/pytest.ini`."""
+    """Yield the files of settings and of code named by options, such as `-c ci/pytest.ini`."""
     option_pairs = [*pairwise(words), *(each.partition("=")[::2] for each in words if "=" in each)]
     for option, value in option_pairs:
         if option in _SETTINGS_OPTIONS and value and not value.startswith("-"):

@@ -1,4 +1,4 @@
-"""A change as a unified diff, for a task whose own script applies it. Pure, no I/O, linear time.
+"""A change as a unified diff, for a task that applies the diff by a script. Pure, no I/O, linear time.
 
 Each file has one hunk, from the first to the last changed line. Binary files are in git's form (literals of
 zlib's data in base85, as in gitformat-pack's `GIT binary patch`).
@@ -25,7 +25,7 @@ _ABSENT = b"0" * 40
 
 
 def diff_of_change(change: Change, base: Base) -> bytes:
-    """Return the diff that makes this change of the base."""
+    """Return the diff between the base and the base with this change."""
     return b"".join(
         each
         for path, state in sorted(change.files.items())

@@ -2,7 +2,7 @@
 
 The public forms are those of aider, Agentless and SWE-RL (`<<<<<<< SEARCH`, `=======`, `>>>>>>> REPLACE`) and
 of Cline (`------- SEARCH`, `=======`, `+++++++ REPLACE`). The path stands in a line before the block, around
-the fence or in it; a block without a path is for the file of the block before. The searched lines must occur
+or inside the fence; a block without a path is for the file of the block before. The searched lines must occur
 in one place; an empty search makes a new file.
 """
 
@@ -52,8 +52,8 @@ MAX_DIVIDERS = 16
 class Block:
     """One block. `names`: possible paths, the likeliest first. `lines`: with their ends.
 
-    `own_names`: how many of the names stand before this block, not before an earlier one. `dividers`: places
-    in `lines` of the lines that may stand between search and replacement.
+    `own_names`: number of the names between the block before and this block. `dividers`: places in `lines` of
+    possible dividers between search and replacement.
     """
 
     number: int
@@ -69,7 +69,7 @@ class Block:
 
 
 def read_edits(text: bytes) -> Edits:
-    """Parse blocks of search and replace. Raises PatchFailed for a text without, or with a part of one."""
+    """Parse blocks of search and replace. Raises PatchFailed for a text without complete blocks."""
     if len(text) > MAX_PATCH_BYTES or text.count(b"\n") > MAX_PATCH_LINES:
         raise PatchFailed(
             f"the text has more than {MAX_PATCH_BYTES} bytes or {MAX_PATCH_LINES} lines"
@@ -154,7 +154,7 @@ class Edits:
     blocks: tuple[Block, ...]
 
     def needed(self, paths: Collection[bytes]) -> Collection[bytes]:
-        """Return the files of the base whose bytes `applied` may ask for."""
+        """Return the files of the base with bytes needed by `applied`."""
         index = frozenset(paths)
         needed = dict[bytes, None]()
         for reading in (*_PLAIN_READINGS, *self._folders(index, Work())):
@@ -164,10 +164,10 @@ class Edits:
         return list(needed)
 
     def applied(self, base: Base, reason_of: ReasonOf = lambda _: None) -> Applied:
-        """Return the change that the edits make of the base. Raises PatchFailed.
+        """Return the change of the base made by the edits. Raises PatchFailed.
 
-        `reason_of`: tells of a path why the caller leaves it out, or None. Takes time proportional to the
-        text and its files, with a fixed upper bound: call it in a thread.
+        `reason_of`: returns the reason of the caller for leaving a path out, or None. Takes time proportional
+        to the text and its files, with a fixed upper bound: call it in a thread.
         """
         paths, work = frozenset(base.paths()), Work()
         failure: PatchFailed | None = None
@@ -197,7 +197,7 @@ class Edits:
         )
 
     def _folders(self, paths: Collection[bytes], work: Work) -> Iterator[Reading]:
-        """Yield readings below a folder that has a file of the nearest name of each block."""
+        """Yield readings below a folder with a file of the nearest name of each block."""
         names = {
             block.names[0]: None for block in self.blocks if any(map(bytes.strip, _search(block)))
         }
@@ -232,7 +232,7 @@ class Edits:
 
 
 def _path_of(block: Block, reading: Reading, working: WorkingFiles) -> bytes | None:
-    """Return the path of the file of a block: one that exists, or of a new file the name before the block."""
+    """Return the path of a block's file: an existing path, or for a new file the name before the block."""
     options = [reading.path(Name(each)) for each in block.names]
     own = [each for each in options[: block.own_names] if each is not None and _is_plausible(each)]
     if own and not any(map(bytes.strip, _search(block))):
@@ -249,7 +249,7 @@ def _search(block: Block) -> list[bytes]:
 
 
 def _is_plausible(path: bytes) -> bool:
-    """Return True for a path that a new file may have: with a folder or an ending, without blanks."""
+    """Return True for a plausible path of a new file: with a folder or an ending, without blanks."""
     is_name = b"/" in path or b"." in path
     return is_name and is_possible(path) and not re.search(rb"\s", path)
 
@@ -282,7 +282,7 @@ def _edit(
 def _replaced(
     content: bytes, search: list[bytes], replacement: list[bytes], work: Work
 ) -> tuple[bytes, str] | None:
-    """Return the content with the searched lines replaced, and the repair; None if they are not there."""
+    """Return the content with the searched lines replaced, and the repair; None if the lines are absent."""
     lines = FileLines(content, work)
     for level, (repair, key) in enumerate(COMPARISONS):
         places = lines.places(level, [key(line) for line in search])

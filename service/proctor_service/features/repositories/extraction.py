@@ -16,10 +16,10 @@ _NAMES = ("diff", "patch", "udiff")
 
 
 def diff_of(text: str) -> str:
-    """Return the unified diff in a completion; "" without one.
+    """Return the unified diff in a completion, or "".
 
-    It is the content of the last fence named `diff` or `patch`, or else begins with the first line of a
-    diff, and ends with its fence or the text.
+    The diff is the content of the last fence named `diff` or `patch`; without such a fence, the diff begins
+    at its first line, and ends with its fence or the text.
     """
     answer = _answer(text, _BEGIN)
     fences = _fences(answer)
@@ -34,7 +34,7 @@ def diff_of(text: str) -> str:
 
 
 def edits_of(text: str) -> str:
-    """Return the blocks of search and replace in a completion, with their paths; "" without one."""
+    """Return the blocks of search and replace in a completion, with their paths, or ""."""
     answer = _answer(text, _BLOCK)
     return answer if _BLOCK.search(answer) else ""
 

@@ -1,4 +1,4 @@
-"""The failure of a patch, the result of one, and the bounds of the work on one."""
+"""The failure of a patch, the result of a patch, and the bounds of the work for a patch."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ MAX_WORK_LINES = 20_000_000
 
 
 class PatchFailed(Exception):
-    """A text that is no patch, or a patch that does not apply. Nothing of it is applied.
+    """A text without a patch, or a patch that does not apply. The repository stays unchanged.
 
-    `file`: the path as the patch names it, "" for the whole patch. `hunk`: counted from 1, or None.
+    `file`: the path as named by the patch, "" for the whole patch. `hunk`: counted from 1, or None.
     """
 
     def __init__(self, message: str, file: str = "", hunk: int | None = None) -> None:
@@ -32,8 +32,8 @@ class PatchFailed(Exception):
 class Applied:
     """A patch on its base.
 
-    `how`: repairs of the reading, such as "line_ends", "prefix", "fuzz 1"; empty for a patch as git
-    writes it. `left_out`: files that the caller left out, and files without data.
+    `how`: repairs of the reading, such as "line_ends", "prefix", "fuzz 1"; empty for a patch in git's own
+    form. `left_out`: files left out by the caller, and files without data.
     """
 
     change: Change
@@ -42,7 +42,7 @@ class Applied:
 
 
 class Work:
-    """The work that one text may still cause. Raises PatchFailed where it is used up."""
+    """The remaining work allowed for one text. Raises PatchFailed when used up."""
 
     def __init__(self) -> None:
         self._bytes, self._lines = MAX_WORK_BYTES, MAX_WORK_LINES

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class RepositoriesFeature(Feature):
-    """Patches of repositories in one service."""
+    """Patches of repositories in a service."""
 
     name = "repositories"
 

@@ -1,8 +1,8 @@
 """`repository`: the change of a repository, judged by named tests of its project.
 
-Only the change crosses into a fresh sandbox of the image, whether it comes as a text or as an agent's
-sandbox. What decides how tests are found and run is the task's there (`taking_out.py`), and its tests
-lie on top. Named tests alone decide (`rule.py`).
+Only the change crosses into a fresh sandbox of the image, whether the change comes as a text or as an agent's
+sandbox. There the files that decide how tests are found and run are the task's (`taking_out.py`), and the
+task's tests lie on top. Named tests alone decide (`rule.py`).
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _STORED_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """A run of the tests on some change. `tested`: None if the sandbox ended before."""
+    """A run of the tests on some change. `ended`: None for an unfinished run."""
 
     reported: Reported
     ended: Ended | None
@@ -87,7 +87,7 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class _Crossed:
-    """What a submission brings into grading, and how."""
+    """Files brought into grading by a submission, and the repairs of their reading."""
 
     change: Change
     how: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ class _Crossed:
 
 
 class RepositoryJudge:
-    """Judge of repositories; keeps what the tests of a task do with its reference, or without a change."""
+    """Judge of repositories; keeps the outcomes of a task's tests with its reference, or without a change."""
 
     def __init__(self) -> None:
         self._states = PreparedStates()
@@ -107,7 +107,7 @@ class RepositoryJudge:
     async def judge(
         self, submission: Submission, grader: RepositoryGrader, backend: Sandboxes
     ) -> Judgement:
-        """Return the judgement of a change. Raises InvalidTask for tests that report nothing without it."""
+        """Return the judgement of a change. Raises InvalidTask for tests unreported even without a change."""
         if not listed_tests(grader) and report_kind(grader) != "exit_code":
             raise InvalidTask("the task names no test: fail_to_pass and pass_to_pass are empty")
         own = self._stored.get(_key(submission, grader))
@@ -164,10 +164,10 @@ class RepositoryJudge:
     async def _own_run(
         self, submission: Submission, grader: RepositoryGrader, backend: Sandboxes
     ) -> Reported:
-        """Return the outcomes with the task's reference, or without a change where it has none.
+        """Return the outcomes with the task's reference, or without a change if the task lacks a reference.
 
-        The run is made once for a task, by the kind of report that works in its image: so the task decides
-        the kind, and no submission.
+        The run is made once for a task, by the kind of report that works in the task's image: so the task
+        decides the kind, never a submission.
         """
 
         async def make() -> Reported:
@@ -197,7 +197,7 @@ class RepositoryJudge:
     async def _workspace(
         self, submission: Submission, grader: RepositoryGrader, backend: Sandboxes
     ) -> AsyncIterator[tuple[Workspace, str]]:
-        """Open a sandbox with the task's repository, and a folder for files that cross."""
+        """Open a sandbox with the task's repository, and a folder for crossing files."""
         opened = self._states.opened(
             grader, backend, submission.limits, submission.environment, submission.files
         )
@@ -214,7 +214,7 @@ class RepositoryJudge:
         files: Mapping[str, str],
         tags: Sequence[str],
     ) -> AsyncIterator[StatefulSandbox]:
-        """Open an agent's sandbox, in the state that it meets; see `TreeRules`."""
+        """Open an agent's sandbox, in the agent's first state; see `TreeRules`."""
         opened = self._states.opened(
             grader, sandboxes, limits, environment, files, for_agent=True, tags=tags
         )
@@ -230,12 +230,12 @@ def _names_listed(grader: RepositoryGrader, reported: Reported) -> bool:
 
 
 def _fallback(grader: RepositoryGrader, own: Reported | None) -> str:
-    """Return the kind of report that the task's own run has in place of the grader's, if any."""
+    """Return the kind of report used by the task's own run in place of the grader's, or ""."""
     return own.kind if own is not None and own.kind != report_kind(grader) else ""
 
 
 async def _crossed(submission: Submission, workspace: Workspace, brought: Brought) -> _Crossed:
-    """Return what crosses of a submission. Raises PatchFailed and TooMuch."""
+    """Return the crossing part of a submission. Raises PatchFailed and TooMuch."""
     base, protection = workspace.base, brought.protection
     if submission.tree_file is not None:
         assert isinstance(submission.grader, RepositoryGrader)
@@ -257,7 +257,7 @@ async def _crossed(submission: Submission, workspace: Workspace, brought: Brough
 def _doctests(
     workspace: Workspace, grader: RepositoryGrader, brought: Brought, change: Change
 ) -> dict[bytes, bytes]:
-    """Return the task's text of changed source files with doctests that count."""
+    """Return the task's text of changed source files with listed doctests."""
     found = {}
     for path in doctest_paths(grader) & change.files.keys():
         state = workspace.base.state(path)
@@ -427,7 +427,7 @@ def _judgement(
 
 
 def _code(completion: str, rule: Extract) -> str | None:
-    """Return the diff of a completion, or its edits behind EDITS; None without any."""
+    """Return the diff of a completion, or its edits behind EDITS; None if absent."""
     if rule == "none":
         return completion or None
     if rule == "edits":

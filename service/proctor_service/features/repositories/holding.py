@@ -1,7 +1,7 @@
-"""Makes files of the tests read-only while they run: once a runner claims to report, before it reads them.
+"""Makes files of the tests read-only while they run: from a runner's claim to report, before it reads them.
 
-What the task's own commands edit before that moment is edited freely. The runner's process waits in its
-claim: as long as a file is there, which the service removes once the files are read-only.
+Until the claim, the task's own commands edit files freely. The claim blocks the runner's process as long as a
+certain file exists; the service removes this file once the tests' files are read-only.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Holding:
         self._hold = (socket + HOLD).lstrip("/").encode()
 
     async def during(self, tests: Coroutine[Any, Any, Ended]) -> Ended:
-        """Return the end of the tests' command. Raises its errors, and those of `make_read_only`."""
+        """Return the end of the tests' command. Raises the errors of the command and of `make_read_only`."""
         if not self._paths:
             return await tests
         running = asyncio.ensure_future(tests)
@@ -75,7 +75,7 @@ class Holding:
 
 
 def _read_claim(record: str, offset: int) -> tuple[int, bool]:
-    """Return the end of the lines that are whole now, and True if one of them is a claim."""
+    """Return the end of the lines complete by now, and True if a claim is among these lines."""
     with Path(record).open("rb") as file:
         file.seek(offset)
         lines, _, _ = file.read(_MOST_READ_BYTES).rpartition(b"\n")

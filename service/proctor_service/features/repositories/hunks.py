@@ -1,9 +1,9 @@
 """Finds the places of hunks in a file, strictest reading first, and changes the file there. Pure, bounded.
 
-A hunk is compared with its context cut by no, one or two lines (fuzz, as in patch(1)), and for each cut with
-bytes as they are, then without line ends, then without blanks at the ends of lines. The first comparison that
-finds a place counts. A hunk that fits where its head says is there; otherwise all hunks of the file are moved
-by the one distance at which all fit, or each must fit in one place alone.
+A hunk is compared with its context cut by zero, one or two lines (fuzz, as in patch(1)), and for each cut
+with exact bytes, then without line ends, then without blanks at the ends of lines. The first comparison with
+a match counts. A hunk that fits at the place stated by its head is there; otherwise all hunks of the file are
+moved by the single distance at which all fit, or each must fit in exactly one place.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ class FileLines:
         return self._keys[level]
 
     def fits(self, level: int, wanted: list[bytes], at: int) -> bool:
-        """Return True if these keys are those of the lines from `at`."""
+        """Return True if these keys equal the keys of the lines from `at`."""
         self._work.spend(lines=COMPARISON_LINES + len(wanted))
         keys = self.keys(level)
         return 0 <= at <= len(keys) - len(wanted) and keys[at : at + len(wanted)] == wanted
 
     def places(self, level: int, wanted: list[bytes]) -> list[int]:
-        """Return all places of these keys, but no more than MAX_PLACES + 1."""
+        """Return all places of these keys, up to MAX_PLACES + 1."""
         if level not in self._places:
             places: dict[bytes, list[int]] = {}
             for at, key in enumerate(self.keys(level)):
@@ -85,7 +85,7 @@ class FileLines:
         return found
 
     def line_end(self, begin: int, end: int) -> bytes:
-        """Return the usual line end of these lines, or of the file where they have none."""
+        """Return the usual line end of these lines, or of the file if these lines have no end."""
         for lines in (self.lines[begin:end], self.lines[:100]):
             ended = [line for line in lines if line.endswith(b"\n")]
             if ended:
@@ -96,7 +96,7 @@ class FileLines:
 
 @dataclass(slots=True)
 class _Match:
-    """Where one hunk fits. `stated`: the place by its head, from 0. `places`: None until they are needed."""
+    """The places of a hunk. `stated`: the place by its head, from 0. `places`: None until needed."""
 
     hunk: Hunk
     stated: int | None
@@ -146,7 +146,7 @@ def patched(
 
 
 def _match(file: FileLines, hunk: Hunk, work: Work, name: str) -> _Match:
-    """Return the strictest comparison that finds a place for a hunk."""
+    """Return the strictest matching comparison for a hunk."""
     old = hunk.old
     work.spend(lines=len(hunk.lines))
     if not old:
@@ -176,7 +176,7 @@ def _match(file: FileLines, hunk: Hunk, work: Work, name: str) -> _Match:
 
 
 def _insertion(file: FileLines, hunk: Hunk, name: str) -> _Match:
-    """Return the place of a hunk without old lines: behind the line that its head names."""
+    """Return the place of a hunk without old lines: behind the line named by its head."""
     at = hunk.start if hunk.start is not None else 0 if not file.lines else None
     if at is not None and not file.lines:
         at = 0
@@ -196,7 +196,7 @@ def _context(marks: bytes) -> tuple[int, int]:
 
 
 def _places_of(matches: list[_Match], file: FileLines, name: str) -> list[int]:
-    """Return one place for each hunk. Raises PatchFailed where several fit."""
+    """Return a place for each hunk. Raises PatchFailed where several fit."""
     if all(match.is_stated for match in matches):
         return [match.stated or 0 for match in matches]
     distance = _common_distance(matches, file)
@@ -237,7 +237,7 @@ def _ambiguous(match: _Match, name: str) -> PatchFailed:
 
 
 def _common_distance(matches: list[_Match], file: FileLines) -> int | None:
-    """Return the one distance from the stated places at which all hunks fit, if there is just one."""
+    """Return the only distance from the stated places at which all hunks fit; None for zero or several."""
     common: set[int] | None = None
     for match in matches:
         found = match.all_places(file) if match.wanted is not None else []
@@ -272,7 +272,7 @@ def _edits_of(match: _Match, place: int, file: FileLines) -> list[_Edit]:
 
 
 def with_line_end(lines: list[bytes], end: bytes) -> list[bytes]:
-    """Return lines with another end; a line without one stays so."""
+    """Return lines with another end; a line without an end stays so."""
     return [
         line.removesuffix(b"\n").removesuffix(b"\r") + end if line.endswith(b"\n") else line
         for line in lines

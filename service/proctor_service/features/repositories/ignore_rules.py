@@ -1,6 +1,6 @@
-"""Which untracked files the `.gitignore` files of a repository name, as gitignore(5) has it. Pure.
+"""Untracked files named by the `.gitignore` files of a repository, as in gitignore(5). Pure.
 
-Standard library only: this module runs in a sandbox, too, from Python 3.8. No pattern takes more than time
+Standard library only: this module runs in a sandbox, too, from Python 3.8. Each pattern takes at most time
 proportional to pattern and name.
 """
 
@@ -26,7 +26,7 @@ _NAMED_CLASS = re.compile(rb"\[:([a-z]+):\]")
 
 
 class NamePattern:
-    """A pattern with `*`, `?` and `[…]` for one component of a path."""
+    """A pattern with `*`, `?` and `[…]` for a single component of a path."""
 
     def __init__(self, pattern: bytes) -> None:
         self.is_any_number = pattern == b"**"
@@ -45,7 +45,7 @@ class NamePattern:
 
 
 class Pattern(NamedTuple):
-    """One line of a `.gitignore`. `parts`: components, `**` for any number of them."""
+    """A line of a `.gitignore`. `parts`: components, `**` for any number of them."""
 
     parts: tuple[NamePattern, ...]
     is_negated: bool
@@ -77,7 +77,7 @@ def read_patterns(text: bytes) -> list[Pattern]:
 
 
 def matches(parts: tuple[NamePattern, ...], names: list[bytes]) -> bool:
-    """Return True if the components of a pattern match those of a path, from the begin to the end."""
+    """Return True if the components of a pattern match the components of a path, from begin to end."""
     if len(parts) == 2 and parts[0].is_any_number and not parts[1].is_any_number:
         return parts[1].matches(names[-1])
     reachable = {0}
@@ -155,7 +155,7 @@ def _in_class(inner: bytes, byte: int) -> bool:
 
 
 class IgnoreRules:
-    """Tells of paths whether the `.gitignore` files name them. `read`: content of a file, None without it."""
+    """Decides whether the `.gitignore` files name a path. `read`: content of a file, None if absent."""
 
     def __init__(self, read: Callable[[bytes], bytes | None]) -> None:
         self._read = read
@@ -169,7 +169,7 @@ class IgnoreRules:
         return self._patterns[folder]
 
     def is_ignored(self, path: bytes, is_folder: bool = False) -> bool:
-        """Return True for a path that git would not add by itself. A file below an ignored folder is one."""
+        """Return True for a path ignored by git. Files below an ignored folder are ignored, too."""
         names = path.split(b"/")
         for depth in range(1, len(names)):
             folder = b"/".join(names[:depth]) + b"/"
@@ -180,7 +180,7 @@ class IgnoreRules:
         return self._decide(names, is_folder)
 
     def _decide(self, names: list[bytes], is_folder: bool) -> bool:
-        """Return the decision of the last pattern that matches, the innermost file first."""
+        """Return the decision of the last matching pattern, the innermost file first."""
         for depth in range(len(names) - 1, -1, -1):
             folder = b"".join(name + b"/" for name in names[:depth])
             for pattern in reversed(self._patterns_of(folder)):
@@ -192,13 +192,13 @@ class IgnoreRules:
 
 
 def rules_of(patterns: Iterable[str]) -> IgnoreRules:
-    """Return rules that name what these patterns name, as lines of a `.gitignore`."""
+    """Return the rules of patterns, written as lines of a `.gitignore`."""
     text = b"\n".join(each.encode("utf-8", "surrogateescape") for each in patterns)
     return IgnoreRules(lambda name: text if name == b".gitignore" else None)
 
 
 def rules_of_folder(folder: bytes) -> IgnoreRules:
-    """Return the rules of the `.gitignore` files below a folder of this machine. No link is followed."""
+    """Return the rules of the `.gitignore` files below a folder of this machine. Links are not followed."""
 
     def read(path: bytes) -> bytes | None:
         try:

@@ -1,4 +1,4 @@
-"""What Makefiles and tox.ini run: included files, and the commands of targets. Pure.
+"""Commands of Makefiles and tox.ini: included files, and the commands of targets. Pure.
 
 Variables with a plain value are put in; functions of make, and targets of patterns are not followed. The
 texts are the base's.
@@ -34,7 +34,7 @@ def included(text: str) -> Iterator[str]:
 
 
 def recipes(text: str, words: Sequence[str]) -> Iterator[str]:
-    """Yield the commands of the targets in a command's words, else of the first, and of what these need."""
+    """Yield the commands of the targets in a command's words, else of the first target, with their needs."""
     text = text[:MAX_CHARACTERS].replace("\\\n", " ")
     values = _values(text)
     rules = _rules(text, values)

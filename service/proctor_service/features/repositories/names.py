@@ -29,7 +29,7 @@ _BUTTONS: Mapping[str, str] = {"MouseButton.LEFT": "1", "MouseButton.RIGHT": "3"
 
 
 def folded(name: str, forms: Iterable[NameForm]) -> str:
-    """Return a name in the forms of a data set; both sides are folded, so that they meet."""
+    """Return a name in the forms of a data set; listed and reported names are folded alike, so they meet."""
     for form in forms:
         match form:
             case "cut_at_blank":
@@ -54,7 +54,7 @@ def folded(name: str, forms: Iterable[NameForm]) -> str:
 
 
 def _with_short_path(name: str) -> str:
-    """Return `t.py::test_get[/c]` for `t.py::test_get[/a/b/c]`; not for `[/a/*]`. Takes linear time."""
+    """Return `t.py::test_get[/c]` for `t.py::test_get[/a/b/c]`; keeps `[/a/*]`. Takes linear time."""
     at = 0
     while found := _PATH_BEGIN.search(name, at):
         begin = found.end() - 1
@@ -100,7 +100,7 @@ class NamedOutcomes:
         self._sorted = sorted(self._folded) if "prefix" in forms else []
 
     def of(self, name: str) -> Outcome | None:
-        """Return the outcome of a listed name; None if no test of that name was reported."""
+        """Return the outcome of a listed name; None for an unreported name."""
         found = self._reported.get(name)
         if found is not None and not self._forms:
             return found
@@ -118,7 +118,7 @@ class NamedOutcomes:
         return found.get(key)
 
     def others(self, names: Iterable[str]) -> Mapping[str, Outcome]:
-        """Return the outcomes of reported tests that no name of `names` means."""
+        """Return the outcomes of reported tests outside `names`."""
         listed = {folded(canonical(name, self._kind), self._forms) for name in names}
         meant = listed.union(*(self._aliases.get(name, ()) for name in listed))
         left_out = meant.union(self._aliases)
@@ -126,5 +126,5 @@ class NamedOutcomes:
 
 
 def is_cut(name: str) -> bool:
-    """Return True for a name that a data set has cut: `test_a.py::test_b[x y`, with more `[` than `]`."""
+    """Return True for a name cut by a data set: `test_a.py::test_b[x y`, with more `[` than `]`."""
     return name.count("[") > name.count("]")

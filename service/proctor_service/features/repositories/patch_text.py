@@ -1,8 +1,8 @@
-"""Reads a unified diff, as git, `diff -u` and people write it, into files and hunks. Pure, linear time.
+"""Reads a unified diff, as written by git, `diff -u` and people, into files and hunks. Pure, linear time.
 
-A hunk has the lines that its head counts. Where these do not fit the text, its lines are counted:
-everything that begins with a blank, `+`, `-` or `\\`, and empty lines, up to the next head. Text around
-files, such as mail heads, fences and signatures, is passed over, as `git apply` does.
+A hunk has the number of lines stated in its head. Where the head contradicts the text, the lines are counted:
+lines with a blank, `+`, `-` or `\\` at the begin, and empty lines, up to the next head. Text around files,
+such as mail heads, fences and signatures, is passed over, as in `git apply`.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ FileKind = Literal["modify", "create", "delete", "rename", "copy"]
 
 @dataclass(slots=True)
 class Hunk:
-    """One hunk. `start`: line number in the old file from 1, None without one. `lines`: with line ends.
+    """A hunk. `start`: line number in the old file from 1, None if not stated. `lines`: with line ends.
 
-    `marks`: for each line one of ` `, `-`, `+`.
+    `marks`: for each line ` `, `-` or `+`.
     """
 
     number: int
@@ -66,7 +66,7 @@ class Name:
 
 @dataclass(slots=True)
 class FilePatch:
-    """What a patch says of one file.
+    """The part of a patch for one file.
 
     `mode`: the new mode, if the patch names it. `header`: both names of its line `diff --git`.
     """
@@ -112,7 +112,7 @@ class Parsed:
 
 
 def parse(text: bytes, *, is_counted: bool = False) -> Parsed:
-    """Parse a patch. Raises PatchFailed for a text without one, and for one cut or damaged.
+    """Parse a patch. Raises PatchFailed for a text without a patch, and for a cut or damaged patch.
 
     `is_counted`: count the lines of every hunk, whatever its head says.
     """
@@ -286,7 +286,7 @@ class _Reader:
         return Hunk(number, None if head is None else int(head[1]), bytes(marks), lines)
 
     def _end_by_counts(self, at: int, old: int, new: int) -> int | None:
-        """Return the end of a hunk by the counts in its head; None if the text does not fit them."""
+        """Return the end of a hunk by the counts in its head; None if the counts contradict the text."""
         while old > 0 or new > 0:
             if at == len(self._lines):
                 return None
@@ -310,7 +310,7 @@ class _Reader:
         return None if self._is_changed_line(behind) else at
 
     def _counted_end(self, at: int, file: FilePatch, number: int) -> int:
-        """Return the end of a hunk by its lines. Raises PatchFailed where changes lie behind it."""
+        """Return the end of a hunk by its lines. Raises PatchFailed where changes lie behind the end."""
         begin = at
         while at < len(self._lines) and self._lines[at][:1] in (
             b" ",
@@ -348,7 +348,7 @@ class _Reader:
         return line[:1] in (b"+", b"-") and not (self._is_plain_head(at) or self._is_signature(at))
 
     def _is_signature(self, at: int) -> bool:
-        """Return True for `-- ` with a version behind it, as `git format-patch` ends a mail."""
+        """Return True for `-- ` with a version behind it, as at the end of a mail of `git format-patch`."""
         return self._line(at).rstrip() == b"--" and (
             self._line(at + 1)[:1].isdigit() or at + 1 >= len(self._lines)
         )

@@ -22,7 +22,7 @@ __all__ = ["Applied", "Edits", "Patch", "PatchFailed", "read_edits", "read_patch
 
 
 def read_patch(text: bytes) -> Patch:
-    """Parse a unified diff. Raises PatchFailed for a text without one, and for one cut or damaged."""
+    """Parse a unified diff. Raises PatchFailed for a text without a diff, and for a cut or damaged diff."""
     return Patch(text, parse(text))
 
 
@@ -34,7 +34,7 @@ class Patch:
     parsed: Parsed
 
     def needed(self, paths: Collection[bytes]) -> Collection[bytes]:
-        """Return the files of the base whose bytes `applied` may ask for."""
+        """Return the files of the base with bytes needed by `applied`."""
         index, needed = _set_of(paths), dict[bytes, None]()
         for parsed in self._parsings():
             readings = [
@@ -52,11 +52,11 @@ class Patch:
         return list(needed)
 
     def applied(self, base: Base, reason_of: ReasonOf = lambda _: None) -> Applied:
-        """Return the change that the patch makes of the base. Raises PatchFailed.
+        """Return the change of the base made by the patch. Raises PatchFailed.
 
-        `reason_of`: tells of a path why the caller leaves it out whatever the patch does there, or None;
-        such a file need not fit. Takes time proportional to the patch and its files, with a fixed upper
-        bound of some seconds: call it in a thread.
+        `reason_of`: returns the reason of the caller for leaving a path out, whatever the patch does there,
+        or None; such a file need not fit. Takes time proportional to the patch and its files, with a fixed
+        upper bound of some seconds: call it in a thread.
         """
         paths, work = _set_of(base.paths()), Work()
         failure: PatchFailed | None = None
@@ -83,7 +83,7 @@ def _set_of(paths: Collection[bytes]) -> Collection[bytes]:
 def _first_fit(
     parsed: Parsed, base: Base, paths: Collection[bytes], reason_of: ReasonOf, work: Work
 ) -> tuple[Applied | None, PatchFailed | None]:
-    """Return the patch in the first reading that fits, or the failure of the likeliest one."""
+    """Return the patch in the first fitting reading, or the failure of the likeliest reading."""
     failures: list[PatchFailed] = []
     usual = usual_stripped(parsed.files)
 
@@ -119,14 +119,14 @@ def _first_fit(
 
 
 def _has_first(files: Sequence[FilePatch], reading: Reading, paths: Collection[bytes]) -> bool:
-    """Return True if the base has the first file that it must have in a reading."""
+    """Return True if the base has the first file needed in a reading."""
     return any(each in paths for each in next(sources(files, reading), ()))
 
 
 def _missing(
     files: Sequence[FilePatch], reading: Reading, paths: Collection[bytes], reason_of: ReasonOf
 ) -> str | None:
-    """Return a file that the reading needs and the base lacks, as the patch names it."""
+    """Return a file needed by the reading and missing in the base, as named by the patch."""
     for options in sources(files, reading):
         if not options:
             return next((file.shown for file in files), "")

@@ -1,8 +1,8 @@
-"""Which files of a repository are the task's, since they decide how its tests are found and run. Pure.
+"""The task's files in a repository: files that decide how tests are found and run. Pure.
 
-Folders of tests are found by the files that the task lists or brings, never by their bare names, since
-`django/test` is source. Names such as `conftest.py` are protected wherever they lie, for the languages that
-the kind of report and the programs of the command belong to.
+Folders of tests are found by the files listed or brought by the task, never by their bare names, since
+`django/test` is source. Names such as `conftest.py` are protected in every folder, for the languages of the
+kind of report and of the command's programs.
 """
 
 from __future__ import annotations
@@ -82,15 +82,14 @@ SIGNAL_FILES = (
 
 @dataclass(frozen=True, slots=True)
 class Protection:
-    """Facts of a task that decide which files are the task's.
+    """Facts of a task for deciding which files are the task's.
 
     `report`: kind of report of the grader, such as "pytest". `listed`: names of tests. `brought`: paths of
-    the task's own files (`files`, `test_patch`, `files_from`, `remove`). `command`: the test commands, each
-    a text for a shell. `protect`: more patterns, as in a `.gitignore`. `writable`: patterns of files that
-    tests rewrite, which stay protected from the submission. `reference`: paths that the reference changes.
-    `collected`: patterns (fnmatch) of files that hold outcomes after a run.
-    `python_path`, `path`: values of PYTHONPATH and PATH for the commands. `installed`: names of modules that
-    the image has installed.
+    the task's own files (`files`, `test_patch`, `files_from`, `remove`). `command`: the test commands, each a
+    text for a shell. `protect`: more patterns, as in a `.gitignore`. `writable`: patterns of files rewritten
+    by tests, still protected from the submission. `reference`: paths changed by the reference. `collected`:
+    patterns (fnmatch) of files with outcomes after a run. `python_path`, `path`: values of PYTHONPATH and
+    PATH for the commands. `installed`: names of modules installed in the image.
     """
 
     report: str = "pytest"
@@ -107,7 +106,7 @@ class Protection:
 
 
 class Rules:
-    """Tells for each path of a submission why it does not cross, by its path alone."""
+    """Returns for each path of a submission the reason for leaving the file out, by its path alone."""
 
     def __init__(self, base: Base, protection: Protection) -> None:
         self._base, self._protection = base, protection
@@ -170,7 +169,7 @@ class Rules:
         self._protected = rules_of(protection.protect)
 
     def has_keys_of(self, name: bytes) -> bool:
-        """Return True for a file of settings that runs of this kind may read."""
+        """Return True for a file of settings read by runs of this kind."""
         kind = self._protection.report
         own = {b"Cargo.toml": "cargo", b"go.mod": "go", b"composer.json": "junit"}[name]
         return kind == own or kind in _ANY_KINDS
@@ -184,7 +183,7 @@ class Rules:
         return None if content is None else content.decode("utf-8", "replace")
 
     def reason(self, path: bytes) -> Reason | None:
-        """Return why a path does not cross; None for one that does. See ReasonOf of `applying`."""
+        """Return the reason for leaving a path out; None for a crossing path. See ReasonOf of `applying`."""
         if not is_possible(path):
             return "outside"
         names = path.split(b"/")
@@ -208,14 +207,14 @@ class Rules:
         return "ignored" if self._ignored.is_ignored(path) else None
 
     def text(self, path: str) -> str | None:
-        """Return the text of a regular file of the base; None without one."""
+        """Return the text of a regular file of the base; None if absent."""
         return self._text(path)
 
     def rank_in_run(self, path: bytes, *, is_setting: bool) -> int | None:
-        """Return how surely a file decides about a run, 0 the most; None for one that is not the task's.
+        """Return how surely a file decides about a run, 0 the most; None for a file outside the task.
 
-        0: a test that the task lists or brings, or a script of its command. 1: settings of the runner, as
-        far as `is_setting` says so. 2: another file of the tests.
+        0: a test listed or brought by the task, or a script of its command. 1: settings of the runner, if
+        `is_setting`. 2: another file of the tests.
         """
         if path in self._files:
             return 0
@@ -225,7 +224,7 @@ class Rules:
         return 2 if is_test else None
 
     def is_ignored(self, path: bytes) -> bool:
-        """Return True for a file that git ignores, such as one that a build makes."""
+        """Return True for a file ignored by git, such as a product of a build."""
         return self._ignored.is_ignored(path)
 
     def _is_in_environment(self, names: list[bytes], path: bytes) -> bool:
@@ -236,7 +235,7 @@ class Rules:
         )
 
     def is_protected(self, path: bytes) -> bool:
-        """Return True for a file of the task, and for one in the place of a folder of such files."""
+        """Return True for a file of the task, and for a file in the place of a folder of the task's files."""
         if path in self._files or path in self._above or path.startswith(self._folders):
             return True
         if any(map(self._names.match, path.split(b"/"))):
@@ -250,7 +249,7 @@ class Rules:
         return bool(self._protection.protect) and self._protected.is_ignored(path)
 
     def _is_shadowing(self, path: bytes, names: list[bytes]) -> bool:
-        """Return True for a new module that would be loaded in place of the runner's or a library's."""
+        """Return True for a new module loaded in place of a module of the runner or of a library."""
         if path in self._brought:
             return False
         folder, _, name = path.rpartition(b"/")
@@ -264,7 +263,7 @@ class Rules:
         return found is not None and not any(found[0] in b"/" + each for each in self._paths)
 
     def _shadows_installed(self, path: bytes) -> bool:
-        """Return True for a new top-level module with the name of an installed one, which tests may use."""
+        """Return True for a new top-level module named like an installed module that tests may use."""
         for folder in self._searched:
             if not path.startswith(folder):
                 continue
@@ -278,9 +277,9 @@ class Rules:
         return False
 
     def _shadows(self, names: list[bytes]) -> bool:
-        """Return True for a new top-level module of a runner's name, in a folder that is no package.
+        """Return True for a new top-level module of a runner's name, in a folder without `__init__.py`.
 
-        In the folders that Python surely searches, the names of its own modules count, too.
+        In the folders surely searched by Python, the names of its own modules count, too.
         """
         for depth, name in enumerate(names):
             is_file = depth == len(names) - 1
@@ -302,7 +301,7 @@ class Rules:
 
 
 def _one_of(patterns: Collection[bytes]) -> re.Pattern[bytes]:
-    """Return an expression for whole names that match one of these patterns with `*` at most."""
+    """Return an expression for whole names matching any of these patterns with `*` at most."""
     escaped = (b".*".join(map(re.escape, each.split(b"*"))) for each in patterns)
     return re.compile(b"(?:" + b"|".join(escaped) + rb")\Z", re.DOTALL)
 
@@ -329,7 +328,7 @@ def _folders_in(folders: Iterable[str]) -> set[bytes]:
 
 
 def _python_path_of_settings(read: Callable[[str], str | None]) -> list[str]:
-    """Return the folders that pytest's setting `pythonpath` names."""
+    """Return the folders named by pytest's setting `pythonpath`."""
     found = []
     for name in ("pyproject.toml", "pytest.ini", ".pytest.ini", "setup.cfg", "tox.ini"):
         text = (read(name) or "")[: suite_files.MAX_SETTINGS_CHARACTERS]

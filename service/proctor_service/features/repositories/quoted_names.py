@@ -27,7 +27,7 @@ _EPOCH = re.compile(rb"\s*(?:1970-01-01|1969-12-31)\b")
 
 
 def unquoted(text: bytes) -> tuple[bytes, bytes] | None:
-    """Return the name at the begin of a text that begins with `"`, and the rest; None if malformed."""
+    """Return the name at the begin of a text with a leading `"`, and the rest; None if malformed."""
     found = _QUOTED.match(text)
     if found is None:
         return None
@@ -40,7 +40,7 @@ def _unescaped(found: re.Match[bytes]) -> bytes:
 
 
 def name_of(rest: bytes) -> bytes | None:
-    """Return the name in a line `--- NAME` or `+++ NAME`; None for a file that does not exist."""
+    """Return the name in a line `--- NAME` or `+++ NAME`; None for an absent file."""
     if rest.startswith(b'"') and (found := unquoted(rest)) is not None:
         name, behind = found
     elif b"\t" in rest:
@@ -72,8 +72,8 @@ LONGEST_TRIED_LINE = 4096
 def names_of_header(rest: bytes) -> tuple[bytes, bytes] | None:
     """Return both names of a line `diff --git X Y`; None where the line can be cut in several ways.
 
-    The two names are equal, or equal behind their first components: git writes names that differ
-    otherwise in lines of their own.
+    The two names are equal, or equal behind their first components: git writes names with other differences
+    in lines of their own.
     """
     if rest.startswith(b'"'):
         first = unquoted(rest)

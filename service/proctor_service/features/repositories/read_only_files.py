@@ -1,8 +1,8 @@
-"""Which files of a grading sandbox are read-only while its tests run. Pure.
+"""Files of a grading sandbox made read-only while its tests run. Pure.
 
-Code of tests and settings of the runner are, since tested code may rewrite a test before the runner reads
-it. Other files of tests stay writable: suites rewrite outputs, snapshots and data that lie beside them, and
-builds rewrite what git ignores.
+Read-only are code of tests and settings of the runner, since tested code may rewrite a test before the runner
+reads the file. Other files of tests stay writable: suites rewrite outputs, snapshots and data beside their
+code, and builds rewrite files ignored by git.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def read_only_files(
     change: Collection[bytes],
     protection: Protection,
 ) -> list[bytes]:
-    """Return the paths of these files, at most MOST_FILES, those first that decide for sure.
+    """Return the paths of these files, at most MOST_FILES, surely deciding files first.
 
-    `graded`: files put over the base. `change`: paths of the submission's change, which it may edit.
+    `graded`: files put over the base. `change`: paths of the submission's change, open for the submission.
     """
     rules = Rules(base, protection)
     ranked = []

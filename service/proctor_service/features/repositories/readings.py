@@ -1,6 +1,6 @@
 """Readings of the names in a patch: with a prefix such as `a/`, without, below one folder. Pure.
 
-A reading is for the whole patch. The first reading whose files exist and fit counts.
+A reading is for the whole patch. The first reading with existing and fitting files counts.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _PREFIXES = (b"a/", b"b/", b"i/", b"w/", b"c/", b"o/", b"1/", b"2/")
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """`stripped`: components cut from a name's begin. `folder`: put before it; "" or with a slash."""
+    """`stripped`: components cut from a name's begin. `folder`: put before the name; "" or with a slash."""
 
     stripped: int
     folder: bytes = b""
 
     def path(self, name: Name | None) -> bytes | None:
-        """Return the path of a name; None for none, and for a name that is too short."""
+        """Return the path of a name; None for an absent name, and for too short a name."""
         if name is None:
             return None
         stripped = max(self.stripped - 1, 0) if name.is_bare else self.stripped
@@ -34,14 +34,14 @@ class Reading:
         return None if path is None else self.folder + path
 
     def how(self, usual: int) -> tuple[str, ...]:
-        """Return the repair that the reading is; `usual`: components that the patch itself says."""
+        """Return this reading as a repair; `usual`: number of components in the patch's own prefixes."""
         if self.folder:
             return (f"folder {self.folder.decode('utf-8', 'backslashreplace')}",)
         return () if self.stripped == usual == 1 else ("prefix",)
 
 
 def has_prefix(file: FilePatch) -> bool | None:
-    """Tell by the names of one file whether they have prefixes; None if they do not show it."""
+    """Return True if the names of one file have prefixes; None if the names leave this open."""
     old, new = file.old, file.new
     if file.header is not None and file.kind not in ("rename", "copy"):
         return file.header[0] != file.header[1]
@@ -54,15 +54,14 @@ def has_prefix(file: FilePatch) -> bool | None:
 
 
 def usual_stripped(files: Iterable[FilePatch]) -> int:
-    """Return 0 for a patch whose names have no prefix, else 1."""
+    """Return 0 for a patch with names without prefixes, else 1."""
     return 0 if False in {has_prefix(file) for file in files} else 1
 
 
 def sources(files: Sequence[FilePatch], reading: Reading) -> Iterator[tuple[bytes, ...]]:
-    """Yield for each file that the base must have its possible paths.
+    """Yield the possible paths of each file needed in the base.
 
-    A file that an earlier part of the patch makes is none of these. A name that is too short for the
-    reading has no path.
+    Files made by an earlier part of the patch are passed over. A name too short for the reading is left out.
     """
     made, found = set[bytes](), set[tuple[bytes, ...]]()
     for file in files:
@@ -86,7 +85,7 @@ def plain_readings(files: Sequence[FilePatch]) -> Iterator[Reading]:
 def folder_readings(
     files: Sequence[FilePatch], paths: Collection[bytes], work: Work
 ) -> Iterator[Reading]:
-    """Yield readings below a folder that has all files, of at most MAX_FOLDERS folders."""
+    """Yield readings below a folder with all files, of at most MAX_FOLDERS folders."""
     usual = usual_stripped(files)
     for stripped in (usual, 1 - usual):
         needed = list(sources(files, Reading(stripped)))

@@ -18,9 +18,9 @@ _SIGNS = {b"+": b"-", b"-": b"+"}
 
 
 def reversed_patch(text: bytes) -> bytes:
-    """Return a diff that undoes this one; its binary patches stay as they are.
+    """Return the reverse of a diff; its binary patches stay as they are.
 
-    Its files come in the reverse order: a link that became a file is two diffs of one path.
+    The files come in the reverse order: a link turned into a file is two diffs of one path.
     """
     sections: list[list[bytes]] = []
     found: list[bytes] = []

@@ -22,7 +22,7 @@ Wrong = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What the outcomes mean. `reported`: number of listed tests that were reported."""
+    """The meaning of outcomes. `reported`: number of listed tests with a report."""
 
     verdict: Verdict
     score: float
@@ -57,13 +57,13 @@ class _Lists:
         return self._run.of(name)
 
     def wrong_of_fail_to_pass(self, names: Iterable[str]) -> list[Wrong]:
-        """Return those that did not pass."""
+        """Return the tests of `fail_to_pass` without an accepted outcome."""
         accepted = self._rule.fail_to_pass or ["passed"]
         found = ((name, self.outcome(name) or "missing") for name in names)
         return [(name, outcome) for name, outcome in found if outcome not in accepted]
 
     def wrong_of_pass_to_pass(self, names: Iterable[str]) -> list[Wrong]:
-        """Return those that broke."""
+        """Return the broken tests of `pass_to_pass`."""
         return [(name, word) for name in names if not self._holds(name, word := self._word(name))]
 
     def _word(self, name: str) -> str:
@@ -80,14 +80,14 @@ class _Lists:
         return self._reference is None or self._reference.of(name) == outcome
 
     def wrong_of_others(self, names: Sequence[str]) -> list[Wrong]:
-        """Return the failed ones that no list has, where the rule counts them."""
+        """Return the failed tests outside all lists, if the rule counts them."""
         if self._rule.unlisted != "none_failed":
             return []
         others = self._run.others(names).items()
         return [(name, outcome) for name, outcome in others if outcome in ("failed", "error")]
 
     def wrong_of_map(self, grader: RepositoryGrader) -> list[Wrong]:
-        """Return the tests whose outcome differs from `expected`, and others that it does not have."""
+        """Return the tests with an outcome other than in `expected`, and tests outside `expected`."""
         expected = grader.expected or {}
         found = ((name, self._word(name)) for name in expected)
         wrong = [(name, word) for name, word in found if word != expected[name]]
@@ -100,7 +100,7 @@ class _Lists:
 def decide(
     grader: RepositoryGrader, reported: Reported, scoring: str, reference: Reported | None
 ) -> Decision:
-    """Return the decision about a run. `reference`: the reference's run, where it was made.
+    """Return the decision about a run. `reference`: the reference's run, if made.
 
     `scoring` is `all`, or `fraction`: the share of `fail_to_pass` where all of `pass_to_pass` hold.
     """

@@ -1,4 +1,4 @@
-"""One run of a task's tests in its grading sandbox: listener, command, files, outcomes."""
+"""A run of a task's tests in its grading sandbox: listener, command, files, outcomes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Tested:
 
 
 def socket_path() -> str:
-    """Return a path in a sandbox for the listener of one run."""
+    """Return a path in a sandbox for the listener of a run."""
     return f"/tmp/.{secrets.token_hex(8)}/events"
 
 
@@ -74,7 +74,7 @@ async def run_tests(
 ) -> Tested:
     """Run the command of the tests. Raises SandboxEnded, and the errors of the sandbox.
 
-    `read_only`: paths of files that are read-only once a runner begins.
+    `read_only`: paths of files made read-only once a runner begins.
     """
     sandbox = workspace.sandbox
     image = Tree(sandbox, "/", folder)
@@ -113,7 +113,7 @@ async def run_tests(
 
 
 async def _read_by_script(report: ScriptReport, run: TestRun, backend: Sandboxes) -> Reported:
-    """Return the outcomes that the task's program reads from a run, in a sandbox of its own."""
+    """Return the outcomes read from a run by the task's program, in a sandbox of its own."""
     stdin = await asyncio.to_thread(report.stdin, run)
     async with backend.open(SCRIPT_LIMITS) as sandbox:
         ended = await sandbox.exec(Command(code=report.program, stdin=stdin))
@@ -124,7 +124,7 @@ async def _read_by_script(report: ScriptReport, run: TestRun, backend: Sandboxes
 
 
 def _runner_files(report: Report, facts: ImageFacts, workspace: Workspace) -> list[str]:
-    """Return the places of the runner and its observer, but for a runner that the repository is itself."""
+    """Return the places of the runner and its observer, except for a runner contained in the repository."""
     if not isinstance(report, InProcess):
         return []
     parts = {part for path in workspace.base.paths() for part in path.split(b"/")[:3]}
@@ -134,7 +134,7 @@ def _runner_files(report: Report, facts: ImageFacts, workspace: Workspace) -> li
 
 
 def _restart(process: int, socket: str) -> str:
-    """Return lines for a shell that let nothing count which the listener has taken so far."""
+    """Return lines for a shell that make the listener discard its events so far."""
     waiting = f"until [ -e {socket}{listener.RESTARTED} ] || [ $proctor_tries -ge 200 ]; do"
     return (
         f"command kill -USR1 {process} 2>/dev/null; proctor_tries=0\n{waiting} "
@@ -148,17 +148,17 @@ def _lines(path: str) -> list[bytes]:
 
 
 async def installed_modules(workspace: Workspace) -> frozenset[bytes]:
-    """Return the names of the modules that the interpreters of an image have installed."""
+    """Return the names of the modules installed for the interpreters of an image."""
     operation = Operation(TREES, ("modules", list(workspace.site_packages)))
     found = await workspace.sandbox.operate(operation)
     return frozenset(os.fsencode(each) for each in json.loads(found))
 
 
 def is_built(grader: RepositoryGrader, changed: Collection[bytes]) -> bool:
-    """Return True if the task has a build, and a file that is not the image's needs it.
+    """Return True if the task has a build, and a changed file needs the build.
 
-    `changed`: files of the submission and of the task's tests. What `prepare` has changed is no less new to
-    the image, whose build is that of other sources.
+    `changed`: files of the submission and of the task's tests. Files changed by `prepare` count, too: the
+    image was built from other sources.
     """
     if grader.build is None:
         return False
@@ -170,7 +170,7 @@ def is_built(grader: RepositoryGrader, changed: Collection[bytes]) -> bool:
 
 
 def _prepared(grader: RepositoryGrader) -> Iterator[bytes]:
-    """The files that `prepare.patch` names, which applied."""
+    """Yield the files named by `prepare.patch`, already applied."""
     if grader.prepare is None or not grader.prepare.patch:
         return
     for file in parse(grader.prepare.patch.encode("utf-8", "surrogateescape")).files:
@@ -184,7 +184,7 @@ def changed_tests(
     after: Mapping[bytes, FileState | None],
     writable: Sequence[str],
 ) -> Sequence[bytes]:
-    """Return the paths of the task's files that a run has changed. `writable`: patterns of others."""
+    """Return the paths of the task's files changed by a run. `writable`: patterns of exempt files."""
     changed = [path for path, state in before.items() if after.get(path) != state]
     return [
         path

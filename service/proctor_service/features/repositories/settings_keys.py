@@ -1,7 +1,7 @@
-"""Settings of test runners inside files that honest changes edit, too: their keys alone are the task's. Pure.
+"""Settings of test runners inside files edited by honest changes, too: their keys alone are the task's. Pure.
 
-The result is written anew from the parsed values where the keys differ, so no way to write a key hides it. A
-file that cannot be parsed, or is larger than MAX_SETTINGS_BYTES, is protected as a whole.
+Where the keys differ, the result is written anew from the parsed values, so every spelling of a key is found.
+Files that cannot be parsed, or are larger than MAX_SETTINGS_BYTES, are protected as a whole.
 """
 
 from __future__ import annotations
@@ -65,15 +65,15 @@ def has_protected_keys(path: bytes) -> bool:
 
 
 def empty(path: bytes) -> bytes:
-    """Return the content of such a file without any settings."""
+    """Return the content of a file without any settings."""
     return b"{}" if path.endswith(b".json") else b""
 
 
 def with_protected_keys(path: bytes, content: bytes, trusted: bytes | None) -> bytes:
     """Return a file's content with the protected keys of another, trusted content of the file.
 
-    `trusted`: None where the task has no such file; then the keys are removed. Returns `content` itself if
-    the keys agree. Raises Unreadable.
+    `trusted`: None where the task lacks the file; then the keys are removed. Returns `content` itself if the
+    keys agree. Raises Unreadable.
     """
     if max(len(content), len(trusted or b"")) > MAX_SETTINGS_BYTES:
         raise Unreadable
@@ -138,7 +138,7 @@ def _written(table: Mapping[str, Any]) -> bytes:
 
 
 def _value_at(table: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
-    """Return the value below these keys; None without one."""
+    """Return the value below these keys; None if absent."""
     value: Any = table
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None
@@ -161,7 +161,7 @@ def _table(value: Any) -> dict[str, Any]:
 
 
 def toml_text(table: Mapping[str, Any]) -> str:
-    """Return TOML of a parsed table; tables are written as sections, those in lists inline."""
+    """Return TOML of a parsed table; tables become sections, and tables in lists stay inline."""
     lines: list[str] = []
     _write_table(table, (), lines)
     return "\n".join(lines) + "\n"
@@ -217,7 +217,7 @@ def _ini(content: bytes, trusted: bytes) -> bytes:
 def _ini_sections(text: bytes) -> list[tuple[bytes, bytes]]:
     """Return name and whole text of each section; lines before the first have the name "".
 
-    Other line separators of Python's text would show a section to a parser that this one does not see.
+    Raises ValueError for the other line separators of Python's text: with them, parsers see other sections.
     """
     text = text.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n")
     if re.search(rb"[\r\x0b\x0c\x1c-\x1e]|\xc2\x85|\xe2\x80[\xa8\xa9]", text):

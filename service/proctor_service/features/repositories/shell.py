@@ -1,4 +1,4 @@
-"""The commands of a task in the image: one shell, the task's variables, the activation."""
+"""The commands of a task in the image: a shell, the task's variables, the activation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OWN = ("PWD", "OLDPWD", "SHLVL", "_")
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """How commands run in a sandbox. `variables`: on top of those of the image, `image_variables`."""
+    """The way to run commands in a sandbox. `variables`: on top of the image's own, `image_variables`."""
 
     program: str
     directory: str
@@ -43,9 +43,9 @@ class Shell:
         between: str = "",
         timeout_seconds: float | None = None,
     ) -> Command:
-        """Return the command that does the work in the directory.
+        """Return the command for the work in the directory.
 
-        `before`: a command whose output is on stderr. `between`: lines for the shell behind that command.
+        `before`: a command with output on stderr. `between`: lines for the shell behind this command.
         """
         lines = [f"cd {shlex.quote(self.directory)} || exit 126"]
         lines += [f"export {name}={shlex.quote(value)}" for name, value in self.variables.items()]
@@ -68,7 +68,7 @@ class Shell:
 async def activation(
     sandbox: StatefulSandbox, shell: str, activate: str | None
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the variables of the image, and those that an activation sets. Raises InvalidTask.
+    """Return the variables of the image, and the variables set by an activation. Raises InvalidTask.
 
     `activate`: `conda:NAME`, or the folder of a virtual environment.
     """
@@ -106,7 +106,7 @@ async def _variables(sandbox: StatefulSandbox, argv: tuple[str, ...], what: str)
 
 
 async def prepare(sandbox: StatefulSandbox, shell: Shell, commands: Sequence[str]) -> None:
-    """Run the commands of the task's preparation. Raises InvalidTask for one that fails."""
+    """Run the commands of the task's preparation. Raises InvalidTask for a failed command."""
     for index, command in enumerate(commands):
         ended = await sandbox.exec(shell.command(command, timeout_seconds=_PREPARE_SECONDS))
         if ended.exit_code != 0:

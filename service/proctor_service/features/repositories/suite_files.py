@@ -1,4 +1,4 @@
-"""Files of tests in a repository: those that a task lists, their folders, those a runner collects. Pure."""
+"""Files of tests in a repository: listed by a task, in folders of tests, or collected by a runner. Pure."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def names_of_kind(kind: str) -> tuple[bytes, ...]:
 
 @dataclass(frozen=True, slots=True)
 class FoundTests:
-    """Files of tests. `is_guess`: found by their names, since the task lists and brings none."""
+    """Files of tests. `is_guess`: found by their names, since the task lists and brings no file."""
 
     files: frozenset[bytes]
     is_guess: bool = False
@@ -83,7 +83,7 @@ class FoundTests:
 def found_tests(
     kind: str, listed: Collection[str], brought: Collection[bytes], paths: Collection[bytes]
 ) -> FoundTests:
-    """Return the test files that the names of tests and the brought files tell of."""
+    """Return the test files named by tests and by brought files."""
     index = _ByLastName([*paths, *brought])
     patterns = compiled(names_of_kind(kind))
     with_classes = patterns + compiled(_JVM_NAMES)
@@ -109,7 +109,7 @@ class _ByLastName:
             self._paths.setdefault(path.rpartition(b"/")[2], []).append(path)
 
     def find(self, path: bytes) -> bytes | None:
-        """Return this path, or else the one path that ends with it; None without one, or with several."""
+        """Return this path, or else the only path ending with it; None for zero or several paths."""
         options = self._paths.get(path.rpartition(b"/")[2], [])
         if path in options:
             return path
@@ -118,7 +118,7 @@ class _ByLastName:
 
 
 def _files_of(name: str, index: _ByLastName) -> Iterator[bytes]:
-    """Yield the file that the name of a test tells of: a path, a module, or a class."""
+    """Yield the file named by a test: by a path, a module, or a class."""
     if len(name) > LONGEST_NAME:
         return
     path = name.partition("::")[0].partition(" > ")[0].strip()
@@ -141,7 +141,7 @@ def _files_of(name: str, index: _ByLastName) -> Iterator[bytes]:
 
 
 def _is_source(name: str, file: bytes) -> bool:
-    """Return True if a name tells of a file that the change may edit: of a doctest, or a class beside tests.
+    """Return True if a name means a file open for the change: with a doctest, or a class beside tests.
 
     Names of doctests are `units/length.py::units.length.to_metres` and `units.length.to_metres`.
     """
@@ -158,7 +158,7 @@ def compiled(patterns: Sequence[bytes]) -> list[NamePattern]:
 
 
 def has_name(path: bytes, patterns: Sequence[NamePattern]) -> bool:
-    """Return True if one of the patterns matches the last component of a path."""
+    """Return True if any of the patterns matches the last component of a path."""
     last = path.rpartition(b"/")[2]
     return any(pattern.matches(last) for pattern in patterns)
 
@@ -171,11 +171,11 @@ def _is_test_like(path: bytes, patterns: Sequence[NamePattern]) -> bool:
 def folders_of(
     found: FoundTests, reference: Collection[bytes], brought: Collection[bytes]
 ) -> list[bytes]:
-    """Return the folders of tests: the outermost one above each file that has such a name.
+    """Return the folders of tests: the outermost folder with such a name above each file.
 
-    `testing` counts only without such a folder in it: `numpy/testing` is source, `numpy/testing/tests` is
-    not. A folder `test` in which the reference changes files that the task does not bring is source, too. Of
-    guessed files it is the innermost folder.
+    `testing` counts only without another such folder in the path: `numpy/testing` is source, and
+    `numpy/testing/tests` is a folder of tests. A folder `test` is source, too, if the reference changes files
+    in it beyond the brought files. For guessed files, the innermost folder counts.
     """
     source = {path for path in reference if path not in brought}
     folders: dict[bytes, None] = {}
@@ -245,7 +245,7 @@ _WORD_OF_SETTINGS = re.compile(
 
 
 def files_of_settings(read: Read) -> frozenset[str]:
-    """Return the files that the settings of JavaScript runners at the repository's root let a run load."""
+    """Return the files loaded into a run by the settings of JavaScript runners at the repository's root."""
     texts = [(_NODE_KEY, read(name)) for name in _NODE_SETTINGS]
     texts += [(_MOCHA_KEY, read(name)) for name in _MOCHA_SETTINGS]
     try:
@@ -266,7 +266,7 @@ def files_of_settings(read: Read) -> frozenset[str]:
 
 
 def _named_by(key: re.Pattern[str], text: str | None, read: Read) -> set[str]:
-    """Return the files that the values of keys name."""
+    """Return the files named by the values of keys."""
     found = set()
     for match in key.finditer((text or "")[:MAX_SETTINGS_CHARACTERS]):
         for word in re.findall(r"[\w@<>./-]+", " ".join(filter(None, match.groups()))):
@@ -282,7 +282,7 @@ def _may_be_source(path: str) -> bool:
 
 
 def _loaded_by(name: str, read: Read, depth: int) -> set[str]:
-    """Return the files that a file of settings loads, and those that these load."""
+    """Return the files loaded by a file of settings, directly or through loaded files."""
     found: set[str] = set()
     for match in _LOADED.finditer((read(name) or "")[:MAX_SETTINGS_CHARACTERS]):
         path = posixpath.normpath(posixpath.join(posixpath.dirname(name), match[1]))
@@ -295,7 +295,7 @@ def _loaded_by(name: str, read: Read, depth: int) -> set[str]:
 
 
 def _existing(word: str, read: Read) -> set[str]:
-    """Return the file that a name in JavaScript's settings means, if the repository has it."""
+    """Return the file meant by a name in JavaScript's settings, if the repository has the file."""
     path = posixpath.normpath(word.removeprefix("<rootDir>/"))
     for ending in ("", ".js", ".cjs", ".mjs", ".ts", ".tsx", "/index.js"):
         if "." in posixpath.basename(path + ending) and read(path + ending) is not None:
@@ -327,7 +327,7 @@ class CollectionRule:
         return has_name(path, self._patterns)
 
     def is_test_by_name(self, path: bytes) -> bool:
-        """Return True for a file that is a test by its language's rule, wherever it lies."""
+        """Return True for a test by its language's rule, in any folder."""
         if self._kind == "go":
             return path.endswith(b"_test.go") or b"testdata" in path.split(b"/")[:-1]
         if self._kind == "junit":
@@ -375,7 +375,7 @@ def _python_files(read: Read) -> tuple[bytes, ...]:
 def _collected_roots(
     command: Sequence[str], paths: Collection[bytes], kind: str
 ) -> tuple[bytes, ...] | None:
-    """Return the files and folders that the commands name for pytest to collect; None for anything."""
+    """Return the files and folders named by the commands for pytest's collection; None for anything."""
     if kind != "pytest":
         return None
     roots: list[bytes] = []
@@ -402,7 +402,7 @@ def _is_pytest(word: str) -> bool:
 
 
 def _operands(words: Sequence[str], folder: str, paths: Collection[bytes]) -> Iterator[bytes]:
-    """Yield the operands that are files or folders of the repository."""
+    """Yield the operands naming files or folders of the repository."""
     for word in words:
         path = posixpath.normpath(posixpath.join(folder, word.partition("::")[0]))
         name = path.encode("utf-8", "surrogateescape")

@@ -1,4 +1,4 @@
-"""What of a change crosses into the grading sandbox, and the state in which it is graded. Pure, no I/O."""
+"""The part of a change that crosses into the grading sandbox, and the graded state. Pure, no I/O."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OF_THE_TASK: tuple[Reason, ...] = ("protected", "new_test", "shadows_the_runner
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """What crosses of a change. `signals`: names of docs/signals.md."""
+    """The crossing part of a change. `signals`: names of docs/signals.md."""
 
     change: Change
     left_out: tuple[LeftOut, ...] = ()
@@ -36,7 +36,7 @@ class Crossing:
 
 
 class _Selected(StoredFiles):
-    """Some files of a change, read when asked for, and others in their place."""
+    """Some files of a change, read on demand, and others in their place."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class _Selected(StoredFiles):
 
 
 class _Graded(StoredFiles):
-    """The files that cross, read when asked for, and those of the task on top."""
+    """The crossing files, read on demand, and the task's files on top."""
 
     def __init__(
         self, files: Mapping[bytes, FileState | None], own: Mapping[bytes, FileState | None]
@@ -87,14 +87,14 @@ class _Graded(StoredFiles):
 
 
 def reasons(base: Base, protection: Protection) -> ReasonOf:
-    """Return a function that tells of a path why it does not cross, for `Patch.applied`."""
+    """Return a function that returns the reason for leaving a path out, for `Patch.applied`."""
     return Rules(base, protection).reason
 
 
 def take_out(change: Change, base: Base, protection: Protection) -> Crossing:
-    """Return the part of a change that crosses, and the list of the rest with reasons.
+    """Return the crossing part of a change, and the list of the rest with reasons.
 
-    The states of the change are read one after another; the result reads them again when asked.
+    The states of the change are read one after another; the result reads them again on demand.
     """
     taking = _Taking(change, base, Rules(base, protection))
     taking.by_path()
@@ -162,7 +162,7 @@ class _Taking:
         return self._rules.has_node if path.endswith(b".json") else self._rules.has_python
 
     def _take_keys(self, path: bytes, state: FileState | None) -> None:
-        """Give a file of settings the protected keys of the base, or leave it out."""
+        """Give a file of settings the protected keys of the base, or leave the file out."""
         before = self._base.state(path) if path in self._paths else None
         trusted = None if before is None or before.mode == "link" else before.content
         content = settings_keys.empty(path) if state is None else state.content

@@ -1,7 +1,7 @@
 """Files of a repository in a sandbox: listed, read, put in place, saved to the service's disk.
 
-Contents cross as files of the service (`Operation.stdin` and `stdout`) in a private folder; work whose
-size a submission chooses happens in threads.
+Contents cross as files of the service (`Operation.stdin` and `stdout`) in a private folder; work of a size
+chosen by a submission happens in threads.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class TooMuch(Exception):
 
 
 class Tree:
-    """The repository's folder in a sandbox. `folder`: for files that cross; its owner removes it."""
+    """The repository's folder in a sandbox. `folder`: for crossing files; its owner removes it."""
 
     def __init__(self, sandbox: StatefulSandbox, directory: str, folder: str) -> None:
         self.directory = directory
@@ -65,14 +65,14 @@ class Tree:
     async def marked(self, patterns: Collection[str], sign: str = "") -> str:
         """Return the path of a file with the states of the files that `collected` would return now.
 
-        `sign`: files that begin with a text that has it are removed.
+        `sign`: files with this text near their begin are removed.
         """
         return await self._exchange("mark", [], list(patterns), sign) if patterns else ""
 
     async def collected(self, patterns: Collection[str], before: str) -> dict[str, bytes]:
-        """Return files by absolute path, of patterns that are absolute or below the directory.
+        """Return files by absolute path, for absolute patterns and for patterns below the directory.
 
-        `before`: path of `marked`; files that are as they were then are left out.
+        `before`: path of `marked`; files unchanged since then are left out.
         """
         if not patterns:
             return {}
@@ -101,7 +101,7 @@ class Tree:
 
 
 def saving(directory: str | None, most_bytes: int, path: str) -> Operation:
-    """Return the operation that saves an agent's repository to a file of the service."""
+    """Return the operation for saving an agent's repository to a file of the service."""
     return Operation(
         SOURCE,
         ("save", directory, most_bytes),
@@ -112,10 +112,10 @@ def saving(directory: str | None, most_bytes: int, path: str) -> Operation:
 
 
 class SavedFiles(StoredFiles):
-    """Files of a saved repository by path, whose contents are read from the disk when asked for.
+    """Files of a saved repository by path, with contents read from the disk on demand.
 
-    `unchanged`: paths of files that are as in the image; these have no content here. `others`: paths of
-    FIFOs, sockets and devices. Raises TooMuch for a repository beyond the bounds.
+    `unchanged`: paths of files equal to the image's, without content here. `others`: paths of FIFOs, sockets
+    and devices. Raises TooMuch for a repository beyond the bounds.
     """
 
     def __init__(self, path: str) -> None:
@@ -163,7 +163,7 @@ class SavedFiles(StoredFiles):
 
 
 def private_folder() -> str:
-    """Make a folder for files that cross, readable for the service alone."""
+    """Make a folder for crossing files, readable for the service alone."""
     return tempfile.mkdtemp(prefix="proctor-repository-")
 
 

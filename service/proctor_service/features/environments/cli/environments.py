@@ -131,7 +131,7 @@ def check(names: Names = None) -> None:
 def prune(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Remove nothing.")] = False,
 ) -> None:
-    """Remove built folders that no environment of the file uses, and remains of killed builds."""
+    """Remove built folders unused by the environments of the file, and remains of killed builds."""
     with friendly():
         configured = _configured()
         store = configured.store

@@ -1,4 +1,4 @@
-"""`proctor eval --format harbor`: reference solutions of Harbor tasks, or nothing, and the reward."""
+"""`proctor eval --format harbor`: reference solutions of Harbor tasks, or empty ones, and the reward."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _SOLVE = (
 
 @dataclass(frozen=True)
 class HarborTasks:
-    """Tasks of a folder, as `proctor eval` judges them; at most `limit`.
+    """Tasks of a folder, as judged by `proctor eval`; at most `limit`.
 
-    `empty`: nothing is run before the verifier. Raises Trouble for a task without a reference solution.
+    `empty`: run the verifier alone. Raises Trouble for a task without a reference solution.
     """
 
     folder: Path

@@ -1,4 +1,4 @@
-"""`proctor env pull`: fetch the images that a file of rows names, before a training."""
+"""`proctor env pull`: fetch the images named in a file of rows, before a training."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def pull(
         bool, typer.Option("--dry-run", help="Fetch nothing; say how much it would be.")
     ] = False,
 ) -> None:
-    """Fetch the images of a file of rows, such as tasks; those that are there are skipped."""
+    """Fetch the images of a file of rows, such as tasks; present images are skipped."""
     with friendly():
         settings = settings_from()
         if not settings.images:
@@ -61,7 +61,7 @@ def pull(
 
 
 def images_of(rows: Path, field: str | None = None) -> Iterator[str]:
-    """Yield the image of each row. Raises Trouble for a row without one."""
+    """Yield the image of each row. Raises Trouble for a row without an image."""
     with rows.open(encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
@@ -78,7 +78,7 @@ def images_of(rows: Path, field: str | None = None) -> Iterator[str]:
 
 
 def images_of_form(rows: Path, form: Format) -> list[str]:
-    """Return the images of the tasks that rows in a form make. Raises Trouble."""
+    """Return the images of the tasks made from rows in a form. Raises Trouble."""
     from proctor_client.tasks.files import load_judgeable
 
     try:

@@ -2,10 +2,10 @@
 
     python -I -S -c START FOLDER ORDER ANSWER
 
-Standard library only. Order and answer are files with JSON; lines on stdout tell the progress. The
-program confines itself first: it gets a mount and a network namespace of its own, for an ordinary user
-also a user namespace, and its root becomes the folder to be filled. So a link inside leads to places
-inside. No program of an image runs.
+Standard library only. Order and answer are files with JSON; lines on stdout tell the progress. The program
+confines itself first: into a mount and a network namespace of its own, for an ordinary user also a user
+namespace, and with the folder to be filled as its root. So a link inside leads to places inside. Programs of
+an image never run.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ORDERS = {"unpack": unpack, "complete": complete, "attributes": set_attributes}
 
 
 def main(order_path: str, answer_path: str) -> None:
-    """Carry out an order, and write the answer; refusals are part of it."""
+    """Carry out an order, and write the answer, refusals included."""
     with open(order_path) as file:
         order: dict[str, Any] = json.load(file)
     with open(answer_path, "w") as file:  # opened before the root changes

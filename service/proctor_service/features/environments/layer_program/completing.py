@@ -1,4 +1,4 @@
-"""Completes an image: its own layer gets all that its sandboxes need, and its files are searched once."""
+"""Completes an image: its own layer gets the other files for its sandboxes; the image is searched once."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def set_attributes(order: dict[str, Any]) -> dict[str, Any]:
 
 
 def complete(order: dict[str, Any]) -> dict[str, Any]:
-    """Fill the folder of an image's own layer with all that its sandboxes need beside its layers.
+    """Fill the folder of an image's own layer with the other files for its sandboxes, beyond its layers.
 
-    Returns the user, and what is found in the image as a whole.
+    Returns the user, and the findings in the image as a whole.
     """
     uid = os.geteuid()
     separate(uid != 0)
@@ -107,9 +107,9 @@ def _add_folder(top: int, ids: Ids, path: str, mode: int, owner: tuple[int, int]
 
 
 def _user(words: str) -> dict[str, Any]:
-    """Return the ids of a user as an image's configuration names it: `name`, `0`, `name:group`.
+    """Return the ids of a user in the forms of an image's configuration: `name`, `0`, `name:group`.
 
-    Without a group it is the user's own, with those that list the user. Raises Refused.
+    Without a group, return the user's own group and the groups with the user as a member. Raises Refused.
     """
     name, _, group_name = words.partition(":")
     name = name or "0"

@@ -1,4 +1,4 @@
-"""A process that confines itself to a folder, and users of an image on this machine."""
+"""A process confining itself to a folder, and users of an image on this machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Refused(Exception):
 
 
 class Unable(Exception):
-    """This machine cannot do what the order needs."""
+    """This machine lacks an ability needed by the order."""
 
 
 class Ids:
@@ -34,7 +34,7 @@ class Ids:
             os.chown(name, *owner, dir_fd=folder, follow_symlinks=False)
 
     def least(self, is_folder: bool) -> int:
-        """Return the bits of a mode that the owner needs to read all of his files."""
+        """Return the bits of a mode needed by the owner for reading all of his files."""
         if self._range is not None:
             return 0
         return 0o700 if is_folder else 0o400
@@ -46,7 +46,7 @@ class Ids:
 
 
 def path_parts(name: str) -> list[str]:
-    """Return the names of a member's path. Raises Refused for one that leads out of its folder."""
+    """Return the names of a member's path. Raises Refused for a path out of its folder."""
     if len(os.fsencode(name)) > _LONGEST_PATH or "\0" in name:
         raise Refused("a layer has a path that is too long")
     parts = [each for each in name.split("/") if each not in ("", ".")]
@@ -62,7 +62,7 @@ def confine(folder: str) -> None:
 
 
 def separate(is_user: bool) -> None:
-    """Enter new namespaces; for an ordinary user, also one where this user is root."""
+    """Enter new namespaces; for an ordinary user, also a user namespace with this user as root."""
     ids = (os.geteuid(), os.getegid())
     call("unshare", _NEWNS | _NEWNET | (_NEWUSER if is_user else 0))
     if is_user:

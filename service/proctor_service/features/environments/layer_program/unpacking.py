@@ -1,7 +1,7 @@
-"""Unpacks a layer into a folder, as overlayfs takes it.
+"""Unpacks a layer into a folder, in the form of overlayfs.
 
-Formats: layer.md of the image specification of the Open Container Initiative, and overlayfs.rst of Linux
-for removed files (a character device 0/0) and folders that hide those of lower layers (an attribute).
+Formats: layer.md of the image specification of the Open Container Initiative, and overlayfs.rst of Linux for
+removed files (a character device 0/0) and for folders hiding the folders of lower layers (an attribute).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MAGIC_GZIP, _MAGIC_ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 
 
 class _Member(tarfile.TarInfo):
-    """A member whose damaged header is an error; for tarfile alone, it would end the archive."""
+    """A member with an error for a damaged header; to tarfile alone, the header would end the archive."""
 
     @classmethod
     def fromtarfile(cls, archive: Any) -> Any:
@@ -45,7 +45,7 @@ class _Member(tarfile.TarInfo):
 
 
 class _Hashed:
-    """A stream for tarfile that counts and hashes its bytes."""
+    """A stream for tarfile; counts and hashes its bytes."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
@@ -59,7 +59,7 @@ class _Hashed:
 
 
 class _Unpacking:
-    """A layer's folder while it is filled. The process's root is the folder."""
+    """A layer's folder during filling. The process's root is the folder."""
 
     def __init__(self, ids: Ids, attribute: str, most_bytes: int) -> None:
         self._ids = ids
@@ -267,7 +267,7 @@ class _Unpacking:
         self.bytes += -member.size % _BLOCK_BYTES
 
     def _remove(self, here: int, name: str) -> None:
-        """Remove what an earlier member of the same layer has put there."""
+        """Remove the file or folder of an earlier member of the same layer."""
         try:
             os.unlink(name, dir_fd=here)
         except FileNotFoundError:

@@ -19,7 +19,7 @@ _MOST_FILE_BYTES = 4 << 20
 
 
 def main(action: str, value: Any, runner: Sequence[str] = ()) -> None:
-    """`listen` at a path: the first line of the record has the number of the process; or `end` that one.
+    """Run `listen` at a path (the record's first line has the process number), or `end` a process.
 
     `runner`: folders and files of the runner.
     """
@@ -72,10 +72,10 @@ def _digest(places: Sequence[str]) -> bytes:
 
 
 class _Command:
-    """The number of the process that the session starts next: it runs the command of the tests.
+    """The number of the process started next by the session: the command of the tests.
 
-    It is found when it is first asked for, since the command runs then. None where orphans of this sandbox
-    do not become children of the session, as this process is one.
+    The number is found at the first request, since the command runs then. None where orphans of this sandbox
+    do not become children of the session, unlike this process.
     """
 
     def __init__(self, session: int) -> None:
@@ -96,7 +96,7 @@ def _record(line: bytes) -> None:
 
 
 def _end(process: int) -> None:
-    """Let the listener take what waits, and wait for its end. Nothing happens if it is gone."""
+    """Let the listener take waiting messages, and wait for its end. Does nothing if the listener is gone."""
     try:
         os.kill(process, signal.SIGTERM)
     except ProcessLookupError:

@@ -51,8 +51,8 @@ def report_of(
 ) -> Report:
     """Return the report of a task, for one run. `fallback`: kind of `FALLBACKS` in place of its own.
 
-    `socket`: path of the listener's socket, in a folder that the run has for itself. `doctests`: the
-    task's content of `doctest_paths(grader)` where the change has another, by path below `directory`.
+    `socket`: path of the listener's socket, in a folder of this run alone. `doctests`: the task's content of
+    `doctest_paths(grader)` where the change has another, by path below `directory`.
     """
     kind = grader.report
     listed = (*grader.fail_to_pass, *grader.pass_to_pass, *(grader.expected or {}))
@@ -91,7 +91,7 @@ def _below(directory: str, name: bytes) -> str:
 
 
 def doctest_paths(grader: RepositoryGrader) -> frozenset[bytes]:
-    """Files, below the repository's folder, with doctests that the task lists: `src/ring.py::ring.push`."""
+    """Return the files, below the repository's folder, with listed doctests: `src/ring.py::ring.push`."""
     names = (*grader.fail_to_pass, *grader.pass_to_pass, *(grader.expected or {}))
     found = (name.partition("::") for name in names)
     return frozenset(

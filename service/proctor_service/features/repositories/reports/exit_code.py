@@ -1,4 +1,4 @@
-"""The report `exit_code`: the test command as one test."""
+"""The report `exit_code`: the test command as a single test."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ class ExitCode(Report):
     """Passed if the command ends with status 0."""
 
     def read(self, run: TestRun) -> Reported:
-        """One outcome."""
+        """Return the outcome of the command."""
         outcome: Outcome = "passed" if run.exit_status == 0 else "failed"
         return Reported({COMMAND: outcome}, "exit_code", is_complete=run.exit_status is not None)

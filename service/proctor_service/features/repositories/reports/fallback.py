@@ -1,7 +1,7 @@
 """Reports of pytest for images in which the observer does not work: JUnit's XML, and text.
 
-Both are written by the process that the tests run in, and at its end: a hostile change forges them more
-easily. So the task decides that one of them is used, and no submission.
+Both are written by the process of the tests, and at its end: a hostile change forges them more easily. So the
+task decides about their use, never a submission.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 def with_options(present: Mapping[str, str], options: str) -> Mapping[str, str]:
-    """Return pytest's options of the environment: those that are there, and these."""
+    """Return pytest's options of the environment: the present options, and these."""
     return {_OPTIONS: " ".join(filter(None, [present.get(_OPTIONS, ""), options]))}
 
 
@@ -60,7 +60,7 @@ class PytestJunit(Report):
         return posixpath.join(self.folder, "report.xml")
 
     def variables(self, present: Mapping[str, str]) -> Mapping[str, str]:
-        """The option that writes the file."""
+        """Return the option for writing the file."""
         return with_options(present, f"--junitxml={self._path} -o junit_family=xunit1")
 
     def collects(self) -> Sequence[str]:
@@ -68,7 +68,7 @@ class PytestJunit(Report):
         return (self._path,)
 
     def read(self, run: TestRun) -> Reported:
-        """Read the tests of the files that the task lists, and of those that the XML names."""
+        """Read the tests of the files listed by the task or named by the XML."""
         outcomes: dict[str, Outcome] = {}
         found = JunitFile()
         content = run.files.get(self._path, b"")
@@ -89,7 +89,7 @@ class PytestJunit(Report):
 def node_id(attributes: Mapping[str, str], files: Sequence[str]) -> str | None:
     """Return pytest's name of a test: `tests.test_a.Ring`, `test_b` → `tests/test_a.py::Ring::test_b`.
 
-    `files`: those that may have it, the longest path first.
+    `files`: possible files of the test, the longest path first.
     """
     owner = attributes.get("classname", "")
     for file in (*files, attributes.get("file", "")):
@@ -102,18 +102,18 @@ def node_id(attributes: Mapping[str, str], files: Sequence[str]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class PytestText(Report):
-    """The summary that pytest prints with `-rA`, and its lines with `-v`."""
+    """The summary printed by pytest with `-rA`, and its lines with `-v`."""
 
     listed: Sequence[str]
 
     def variables(self, present: Mapping[str, str]) -> Mapping[str, str]:
-        """The options that print each test."""
+        """Return the options for printing each test."""
         return with_options(present, "-rA -v")
 
     def read(self, run: TestRun) -> Reported:
-        """Read the last summary; where it has no passed test, the lines of the tests.
+        """Read the last summary; for a summary without passed tests, the lines of the tests.
 
-        It is complete if it names a passed test: pytest prints failures alone without these options.
+        The report is complete if a passed test is named: without these options, pytest prints failures alone.
         """
         outcomes: dict[str, Outcome] = {}
         text = _COLOUR.sub("", run.stdout.decode("utf-8", "replace"))

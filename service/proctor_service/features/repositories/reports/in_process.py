@@ -1,7 +1,7 @@
 """Reports of Python's frameworks (pytest, unittest, django), observed within their process.
 
-The package `observer` goes into each site-packages of the image under a name of this run, with a
-`.pth` file that imports it. It sends two outcomes for each test, which must agree.
+The package `observer` goes into each site-packages of the image under a name of this run, with a `.pth` file
+for its import. The observer sends two outcomes for each test; the two must agree.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOST_LINE_BYTES = 1024 * 1024
 
 
 def observer_name() -> str:
-    """Return a name for the package that no program of the image can expect."""
+    """Return a name for the package, unpredictable for the programs of the image."""
     return f"_{secrets.token_hex(8)}"
 
 
@@ -36,9 +36,9 @@ def observer_name() -> str:
 class InProcess:
     """The report of `pytest`, `unittest` and `django`.
 
-    `socket` is the path at which the listener will be, `directory` the repository's folder (a real
-    path). `changed` has the absolute paths of the files that the change writes; `doctests` the
-    task's text, by absolute path, of changed files with doctests that count.
+    `socket` is the path of the listener's socket, `directory` the repository's folder (a real path).
+    `changed` has the absolute paths of the files written by the change; `doctests` the task's text, by
+    absolute path, of changed files with listed doctests.
     """
 
     kind: str
@@ -69,21 +69,21 @@ class InProcess:
         return "\n".join([*lines, ""]).encode("ascii", "backslashreplace")
 
     def variables(self, present: Mapping[str, str]) -> Mapping[str, str]:
-        """None: commands, tox and `env` drop variables."""
+        """Return an empty mapping: commands, tox and `env` drop variables."""
         return {}
 
     def collects(self) -> Sequence[str]:
-        """Nothing: the events have all."""
+        """Return an empty sequence: the events have all outcomes."""
         return ()
 
     def read(self, run: TestRun) -> Reported:
-        """Compare what each process observed with what it reported."""
+        """Compare the observed with the reported outcomes of each process."""
         return Events.of(run.events).reported(self.kind)
 
 
 @dataclass(slots=True)
 class Events:
-    """What the processes of one run sent, by test."""
+    """Outcomes sent by the processes of a run, by test."""
 
     raw: dict[str, Outcome] = field(default_factory=dict)
     """Of tests whose function was called."""
@@ -97,7 +97,7 @@ class Events:
 
     @classmethod
     def of(cls, lines: Iterable[bytes]) -> Events:
-        """Read the listener's record; a line that is no event is left out."""
+        """Read the listener's record; malformed lines are left out."""
         events = cls()
         for role, kind, fields in _messages(lines):
             if kind == "restart":
@@ -136,7 +136,7 @@ class Events:
                 pass
 
     def reported(self, kind: str) -> Reported:
-        """The outcome of each test: passed where both observations say so, and nothing was replaced."""
+        """Return the outcome of each test: passed where both observations agree on an unchanged framework."""
         outcomes: dict[str, Outcome] = {}
         signals = set(self.signals)
         for name, outcome in self.reported_by_test.items():
@@ -174,6 +174,6 @@ def _messages(lines: Iterable[bytes]) -> Iterator[tuple[str, str, list[str]]]:
 
 
 def _add(outcomes: dict[str, Outcome], name: str, word: str) -> None:
-    """Add an outcome by its word; `none` says nothing, and a word that is no outcome is the worst."""
+    """Add an outcome by its word; `none` is skipped, and an unknown word counts as an error."""
     if word != "none":
         add_outcome(outcomes, name, cast(Outcome, word) if word in SEVERITY else "error")

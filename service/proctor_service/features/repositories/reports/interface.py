@@ -1,4 +1,4 @@
-"""The values of a report: facts of an image, one run of the tests, the outcomes by test."""
+"""The values of a report: facts of an image, a run of the tests, the outcomes by test."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SEVERITY: Mapping[Outcome, int] = {
 
 @dataclass(frozen=True, slots=True)
 class ImageFacts:
-    """Facts of an image, found once when it is fetched."""
+    """Facts of an image, found once at fetching."""
 
     site_packages: tuple[str, ...] = ()
     """Absolute paths of the folders in which the image's Python interpreters process `.pth` files."""
@@ -29,7 +29,7 @@ class ImageFacts:
 
 @dataclass(frozen=True, slots=True)
 class TestRun:
-    """One run of the test command, as it left the sandbox."""
+    """A run of the test command, as left in the sandbox."""
 
     __test__ = False  # pytest collects classes with this name
 
@@ -57,14 +57,14 @@ class Reported:
 
 
 class Report(Protocol):
-    """One way to obtain outcomes, for one run of the tests. By default it adds nothing to the run."""
+    """A way to obtain outcomes, for one run of the tests. By default the run stays as it is."""
 
     def files(self, image: ImageFacts) -> Mapping[str, bytes]:
         """Files to put into the grading sandbox before the run, by absolute path."""
         return {}
 
     def variables(self, present: Mapping[str, str]) -> Mapping[str, str]:
-        """Environment variables of the test command, where it has `present` already."""
+        """Return environment variables for the test command; `present`: its variables so far."""
         return {}
 
     def collects(self) -> Sequence[str]:
@@ -72,12 +72,12 @@ class Report(Protocol):
         return ()
 
     def read(self, run: TestRun) -> Reported:
-        """Return the outcomes; pure, in time proportional to what the run left."""
+        """Return the outcomes; pure, in time proportional to the outputs of the run."""
         ...
 
 
 def add_outcome(outcomes: dict[str, Outcome], name: str, outcome: Outcome) -> None:
-    """Add an outcome; of several of one name the worst stays."""
+    """Add an outcome; of several outcomes of a name the worst stays."""
     before = outcomes.get(name)
     if before is None or SEVERITY[before] < SEVERITY[outcome]:
         outcomes[name] = outcome
@@ -88,7 +88,7 @@ def add_aliases(
     others: Mapping[str, Outcome],
     written: Mapping[str, Collection[str]],
 ) -> Mapping[str, frozenset[str]]:
-    """Add outcomes by other names, `others`, where no test has such a name; return `Reported.aliases`.
+    """Add outcomes by other names, `others`, unless a test has the same name; return `Reported.aliases`.
 
     `written`: the tests by each of these names.
     """

@@ -1,6 +1,6 @@
 """Reports in JUnit's XML: Maven, Gradle, PHPUnit, CTest, GoogleTest.
 
-Before the run, the grader removes results that match `collects()`: those that are there afterwards are new.
+Before the run, the grader removes results that match `collects()`: all later results are new.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MOST_FILE_BYTES = 64 * 1024 * 1024
 
 
 class HostileXml(ValueError):
-    """XML with entities, which no report needs."""
+    """XML with entities, unneeded in reports."""
 
 
 @dataclass(slots=True)
@@ -42,13 +42,13 @@ class _Case:
 
 @dataclass(slots=True)
 class JunitFile:
-    """The test cases of one file."""
+    """The test cases of a file."""
 
     cases: list[_Case] = field(default_factory=list)
     _depth: int = 0
 
     def parse(self, content: bytes) -> None:
-        """Read a file. Raises ExpatError for one that is not well-formed, and HostileXml."""
+        """Read a file. Raises ExpatError for malformed XML, and HostileXml."""
         parser = expat.ParserCreate()
         parser.StartElementHandler = self._start
         parser.EndElementHandler = self._end
@@ -77,7 +77,7 @@ class JunitFile:
 
 
 def names_of(attributes: Mapping[str, str]) -> tuple[str, ...]:
-    """The names of a test case, the one as reported first.
+    """Return the names of a test case, first the name as reported.
 
     `class`, `name` → `class.name`, then `class#name`, `class::name`, `class > name`, `name`, `class`.
     """
@@ -100,7 +100,7 @@ class JunitReport(Report):
         return tuple(self.patterns)
 
     def read(self, run: TestRun) -> Reported:
-        """Read each file; one that cannot be read leaves the signal `report_unreadable`."""
+        """Read each file; an unreadable file leaves the signal `report_unreadable`."""
         outcomes: dict[str, Outcome] = {}
         others: dict[str, Outcome] = {}
         written: dict[str, set[str]] = {}

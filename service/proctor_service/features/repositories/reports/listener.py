@@ -1,14 +1,14 @@
 """The listener of test events: takes them through a Unix socket and records them as JSON lines.
 
-Runs beside the tests in the sandbox, in an interpreter that the image does not provide, with the
-standard library alone: `python3 listener.py SOCKET RECORD`. It ends with SIGTERM.
+Runs beside the tests in the sandbox, in an interpreter from outside the image, with the standard library
+alone: `python3 listener.py SOCKET RECORD`. SIGTERM ends the listener.
 
-A record has one line for each message: [process, role, kind, field, …]. `process` numbers the
-connections. Recorded are processes that claim a session, and their workers, which name its token and
-descend from them; what else speaks leaves a line with the kind `refused`. A claimant descends from the
-command of the tests, and from no other claimant that has not ended: what tests start is no runner.
+A record has a line for each message: [process, role, kind, field, …]. `process` numbers the connections.
+Recorded are processes that claim a session, and their workers: descendants naming the session's token.
+Messages of other processes leave a line with the kind `refused`. A claimant descends from the command of the
+tests, and never from another running claimant: programs started by tests are no runners.
 
-Programs without packets connect at SOCKET-lines, which is a claim, and send lines of JSON.
+Programs without packets connect at SOCKET-lines; connecting is a claim. They send lines of JSON.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def fields_of(body: bytes) -> list[bytes]:
 
 
 class Connection:
-    """One process that sends events."""
+    """A process sending events."""
 
     def __init__(self, channel: socket.socket, number: int) -> None:
         self.channel = channel
@@ -70,7 +70,7 @@ class Connection:
         channel.send(self._key)
 
     def receive(self) -> list[bytes] | None:
-        """Read one message; None at the end. Raises ValueError for one that the process did not send."""
+        """Read a message; None at the end. Raises ValueError for a foreign or unordered message."""
         data, ancillary, _, _ = self.channel.recvmsg(PACKET_BYTES, socket.CMSG_SPACE(12))
         if not data:
             return None
@@ -92,7 +92,7 @@ class Connection:
 
 
 class LineConnection:
-    """One process that sends lines."""
+    """A process sending lines."""
 
     def __init__(self, channel: socket.socket, number: int) -> None:
         self.channel = channel
@@ -102,7 +102,7 @@ class LineConnection:
         self._rest = b""
 
     def receive(self) -> list[bytes] | None:
-        """Read lines that have ended; None at the end. Raises ValueError for one that is too long."""
+        """Read complete lines; None at the end. Raises ValueError for too long a line."""
         data = self.channel.recv(PACKET_BYTES)
         if not data:
             return None
@@ -113,7 +113,7 @@ class LineConnection:
 
 
 def peer_of(channel: socket.socket) -> int:
-    """The process that connected."""
+    """Return the number of the connected process."""
     credentials = channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
     return int(struct.unpack("3i", credentials)[0])
 
@@ -121,8 +121,8 @@ def peer_of(channel: socket.socket) -> int:
 class Listener:
     """Accepts connections at `path` and hands each event to `record` as a line.
 
-    `command`: returns the number of the process that runs the command of the tests, None if unknown.
-    `runner`: returns a digest of the runner's files, which a build leaves alone.
+    `command`: returns the process number of the tests' command, None if unknown. `runner`: returns a digest
+    of the runner's files, unchanged by honest builds.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class Listener:
         return server
 
     def serve(self, stop: int) -> None:
-        """Take events until `stop` ends or has a byte that is no RESTART, then those that still wait."""
+        """Take events until `stop` ends or has a byte other than RESTART, then take the waiting events."""
         self._selector.register(stop, selectors.EVENT_READ)
         while True:
             ready = [key.fileobj for key, _ in self._selector.select()]
@@ -175,7 +175,7 @@ class Listener:
         self._selector.close()
 
     def _restart(self) -> None:
-        """Let all that was said count no more: a build ran the submission's code, and no test."""
+        """Discard all messages so far: a build ran the submission's code, before any test."""
         for connection in list(self._connections.values()):
             self._close(connection)
         self._has_ended.clear()
@@ -252,7 +252,7 @@ class Listener:
             raise ValueError("a message of no kind")
 
     def _admit(self, connection: Connection | LineConnection, token: bytes, role: bytes) -> bool:
-        """Give the connection a role: that of a process that reports, or of one of its workers."""
+        """Give the connection the role of a reporting process, or of its worker."""
         process = connection.process_id
         mains = [each for each in self._connections.values() if each.role == "main"]
         is_inner = any(
@@ -289,7 +289,7 @@ class Listener:
 
 
 def identity_of(process_id: int) -> tuple[int, bytes]:
-    """A process: its number and its time of start. Another program in it is the same process."""
+    """Return a process as its number and its time of start. exec() leaves both unchanged."""
     try:
         with open(f"/proc/{process_id}/stat", "rb") as status:
             return process_id, status.read().rpartition(b")")[2].split()[19]
@@ -309,7 +309,7 @@ def is_below(process_id: int, above: int) -> bool:
 
 
 def parent_of(process_id: int) -> int:
-    """Return the number of a process's parent, 0 if it is gone."""
+    """Return the number of a process's parent, 0 for an ended process."""
     try:
         with open(f"/proc/{process_id}/stat", "rb") as status:
             # "41 (a name) S 7 …": the parent's number is the second field behind the name
@@ -319,7 +319,7 @@ def parent_of(process_id: int) -> int:
 
 
 def main(path: str, record_path: str) -> None:
-    """Listen until SIGTERM; the first line of the output says that the socket is there."""
+    """Listen until SIGTERM; the first line of the output reports the socket as ready."""
     ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
     stop, wake = os.pipe()
     os.set_blocking(wake, False)
@@ -330,7 +330,7 @@ def main(path: str, record_path: str) -> None:
 
 
 def serve_into(listener: Listener, stop: int, output: IO[str] | None = None) -> None:
-    """Say that the listener is there, then serve."""
+    """Report the listener as ready, then serve."""
     print("listening", file=output or sys.stdout, flush=True)
     listener.serve(stop)
 

@@ -34,7 +34,7 @@ class NodeReport(Report):
     directory: str
 
     def files(self, image: ImageFacts) -> Mapping[str, bytes]:
-        """The module that Node loads before its program."""
+        """Return the module loaded by Node before its program."""
         source = OBSERVER.read_text()
         words = {
             "@SOCKET@": self.socket + LINES,
@@ -55,7 +55,7 @@ class NodeReport(Report):
         return posixpath.join(posixpath.dirname(self.socket), "vitest.json")
 
     def variables(self, present: Mapping[str, str]) -> Mapping[str, str]:
-        """Node's options: those that are there, and the module."""
+        """Return Node's options: the present options, and the module."""
         options = [present.get("NODE_OPTIONS", ""), f"--require {self._observer}"]
         return {"NODE_OPTIONS": " ".join(filter(None, options))}
 
@@ -84,7 +84,7 @@ class NodeReport(Report):
 
 
 def _recorded(events: Iterable[bytes]) -> tuple[list[str], set[str]]:
-    """Return the lines that the listener took, and signals of another program that wanted to report."""
+    """Return the lines taken by the listener, and signals of other programs with a claim to report."""
     lines: list[str] = []
     signals: set[str] = set()
     for event in events:

@@ -1,4 +1,4 @@
-"""Reports that a program of the task's author reads from a run, in a sandbox of its own."""
+"""Reports read from a run by a program of the task's author, in a sandbox of its own."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MOST_TESTS = 1_000_000
 
 
 class UnreadableOutput(ValueError):
-    """Output of the program that has no outcomes by test."""
+    """Output of the program without outcomes by test."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class ScriptReport(Report):
         return tuple(self.patterns)
 
     def read(self, run: TestRun) -> Reported:
-        """Nothing: the program reads."""
+        """Return an incomplete report: the program reads the run."""
         return Reported({}, "script", is_complete=False)
 
     def stdin(self, run: TestRun) -> bytes:
@@ -66,7 +66,7 @@ class ScriptReport(Report):
         ).encode()
 
     def outcomes_of(self, output: bytes) -> Reported:
-        """Read what the program printed. Raises UnreadableOutput."""
+        """Read the output of the program. Raises UnreadableOutput."""
         try:
             found = json.loads(output)
         except (ValueError, RecursionError) as error:

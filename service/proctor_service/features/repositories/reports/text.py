@@ -1,4 +1,4 @@
-"""Reports that a runner prints: Go, Cargo and SymPy. What tests print themselves looks the same."""
+"""Reports printed by a runner: Go, Cargo and SymPy. Lines printed by tests look the same."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def of_go(lines: Sequence[str]) -> Lines:
 
 
 def _of_go_json(line: str) -> Lines:
-    """`{"Action":"pass","Package":"example.org/ring","Test":"TestRing"}`; other actions say nothing."""
+    """Read `{"Action":"pass","Package":"example.org/ring","Test":"TestRing"}`; other actions are skipped."""
     try:
         event = json.loads(line)
     except (ValueError, RecursionError):
@@ -88,7 +88,7 @@ def of_sympy(lines: Sequence[str]) -> Lines:
 
 @dataclass(frozen=True, slots=True)
 class TextReport(Report):
-    """A report that is read from what the command prints."""
+    """A report read from the output of the command."""
 
     kind: str
     parser: Callable[[Sequence[str]], Lines]
@@ -96,14 +96,14 @@ class TextReport(Report):
     """A variable and the word that is added to it."""
 
     def variables(self, present: Mapping[str, str]) -> Mapping[str, str]:
-        """The runner's options: those that are there, and its own."""
+        """Return the runner's options: the present options, and the report's own."""
         if self.option is None:
             return {}
         name, word = self.option
         return {name: " ".join(filter(None, [present.get(name, ""), word]))}
 
     def read(self, run: TestRun) -> Reported:
-        """Read both outputs; of several outcomes of one name the worst counts."""
+        """Read both outputs; of several outcomes of a name the worst counts."""
         outcomes: dict[str, Outcome] = {}
         for output in (run.stdout, run.stderr):
             text = _COLOUR.sub("", output.decode("utf-8", "replace"))
@@ -113,12 +113,12 @@ class TextReport(Report):
 
 
 def go_report() -> TextReport:
-    """`-v` alone prints each test. `-json` would change what `go list` in a script prints, too."""
+    """Return Go's report. `-v` prints each test; `-json` would also change the output of `go list`."""
     return TextReport("go", of_go, ("GOFLAGS", "-v"))
 
 
 def cargo_report() -> TextReport:
-    """The text of libtest, whose JSON is not stable."""
+    """Return the report of libtest's text, since libtest's JSON is unstable."""
     return TextReport("cargo", of_cargo)
 
 
