@@ -26,7 +26,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from proctor_client.wire import (
-    MAX_FAILURES,
     CommandGrader,
     Compiler,
     Grader,
@@ -40,7 +39,7 @@ from proctor_client.wire import (
 )
 from proctor_client.wire import Submission as WireSubmission
 from proctor_client.wire.rewards import DEADLINE_SECONDS, default_deadline_seconds
-from proctor_service.errors import BatchTooLarge, Cancelled, Failure, InvalidRequest, JudgeFailed
+from proctor_service.errors import BatchTooLarge, InvalidRequest
 from proctor_service.evaluate import Evaluate
 from proctor_service.http.body import (
     FINGERPRINT,
@@ -52,7 +51,6 @@ from proctor_service.http.body import (
     read_body,
 )
 from proctor_service.http.fleet import SharedAnswers
-from proctor_service.http.json import encode
 from proctor_service.http.openapi import answers, body_of
 from proctor_service.http.responses import NDJSON, AnswerFormat, Line, RequestTask, task_response
 from proctor_service.http.task_store import TaskStore
@@ -66,7 +64,6 @@ from proctor_service.judge.extract import (
 )
 from proctor_service.judge.submission import (
     DefaultLimits,
-    Judgement,
     Submission,
     author_programs,
     integrity_of,
@@ -78,7 +75,7 @@ from proctor_service.rewards.machine import (
     check_compiler,
     check_files,
 )
-from proctor_service.rewards.results import recalled
+from proctor_service.rewards.results import Lines, RequestItem, recalled
 from proctor_service.rewards.saved_tasks import SavedTasks
 from proctor_service.sandbox.interface import Limits
 from proctor_service.scheduling.pacer import Pacer
@@ -98,18 +95,6 @@ PEER_GATHER_SECONDS = 0.05
 """Longest delay of a line, for a client and for a peer; the last line is never delayed."""
 _CHECKED = PytestGrader | CommandGrader | StdioGrader | VerifierGrader | RepositoryGrader
 """Graders with files, arguments or programs to check."""
-OUTPUT_CHARACTERS = 32 << 20
-"""Output in all results of a request: a policy that prints much must not fill the service's memory."""
-
-
-@dataclass(frozen=True, slots=True)
-class RequestItem:
-    """Submission of a request: the fields to echo, and the item for the evaluator."""
-
-    index: int
-    id: str | None
-    group: str | None
-    item: Item
 
 
 class RewardHandler:
@@ -217,7 +202,7 @@ class RewardHandler:
         batch = RequestTask(
             items,
             nullcontext(lambda each: self._evaluate(each.item)),
-            _Lines(self._machine.backend.traits.degraded).line,
+            Lines(self._machine.backend.traits.degraded).line,
             self.running,
             places=places,
             earlier=judged,
@@ -252,33 +237,6 @@ class RewardHandler:
             if index < len(items) and (found := recalled(items[index].item, line)) is not None:
                 self._recall(*found)
             await pacer.pause()
-
-
-@dataclass(slots=True)
-class _Lines:
-    """Lines of a batch. `characters_left`: room for the output of further results."""
-
-    degraded: tuple[str, ...]
-    characters_left: int = OUTPUT_CHARACTERS
-
-    def line(self, item: RequestItem, outcome: Outcome | BaseException) -> Line:
-        """Return the result of an item, without its output if this is too much."""
-        if isinstance(outcome, Cancelled):
-            outcome = Outcome(failure=outcome)
-        elif isinstance(outcome, BaseException):
-            evaluation_id = item.item.evaluation_id
-            log.error("an item failed", exc_info=outcome, extra={"evaluation_id": evaluation_id})
-            message = f"a fault of the service; its log has it under {evaluation_id}"
-            outcome = Outcome(failure=JudgeFailed(message))
-        judgement = outcome.judgement
-        if judgement is not None:
-            size = len(judgement.stdout) + len(judgement.stderr)
-            if size <= self.characters_left:
-                self.characters_left -= size
-            else:
-                judgement = replace(judgement, stdout="", stderr="", truncated=True)
-                outcome = replace(outcome, judgement=judgement)
-        return line(item, outcome, self.degraded)
 
 
 def _log_end(batch: RequestTask[Line], begun: float, fields: Mapping[str, object]) -> None:
@@ -550,82 +508,6 @@ def _last_reply(conversation: Sequence[Message], where: str) -> str:
             parts = (part.get("text") for part in content or ())
             return "".join(text for text in parts if isinstance(text, str))
     raise InvalidRequest(f"{where}: none of its messages has the role assistant")
-
-
-def line(item: RequestItem, outcome: Outcome, degraded: tuple[str, ...]) -> Line:
-    """Return the result of a submission as a plain dict, encoded once.
-
-    A pydantic model for each of a thousand results would cost more than judging some of them. A test
-    checks the dicts against the wire's models.
-    """
-    judgement, failure = outcome.judgement, outcome.failure
-    if outcome.peer_degraded is not None:
-        degraded = outcome.peer_degraded
-    if failure is None and (judgement is None or outcome.reward is None):
-        failure = JudgeFailed("the judge said nothing")
-    if failure is not None or judgement is None:
-        failure = failure or JudgeFailed("no judgement")
-        judgement, reward, verdict = _nothing(item.item.submission), None, None
-    else:
-        reward, verdict = outcome.reward, judgement.verdict
-    usage, repository = judgement.usage, judgement.repository
-    failures = judgement.failures[:MAX_FAILURES]
-    body = {
-        "index": item.index,
-        "id": item.id,
-        "group": item.group,
-        "evaluation_id": item.item.evaluation_id,
-        "reward": reward,
-        "verdict": verdict,
-        "error": None if failure is None else error_body(failure),
-        "tests": {
-            "passed": judgement.passed,
-            "total": judgement.total,
-            "failures": [
-                {"index": each.index, "test": each.test, "message": each.message}
-                for each in failures
-            ],
-        },
-        "message": judgement.message,
-        "stdout": judgement.stdout,
-        "stderr": judgement.stderr,
-        "truncated": judgement.truncated,
-        "exit_code": judgement.exit_code,
-        "integrity": judgement.integrity,
-        "level": judgement.level,
-        "hack_signals": list(judgement.hack_signals),
-        "negative_control": judgement.negative_control,
-        "usage": {
-            "cpu_seconds": round(usage.cpu_seconds, 6),
-            "wall_seconds": round(usage.wall_seconds, 6),
-            "queue_seconds": round(outcome.queue_seconds, 6),
-            "peak_memory_mb": round(usage.peak_memory_mb, 3),
-            "compile_seconds": round(usage.compile_seconds, 6),
-            "control_seconds": round(usage.control_seconds, 6),
-        },
-        "cache": outcome.cache,
-        "sandbox_id": judgement.sandbox_id,
-        "environment": item.item.submission.environment,
-        "degraded": degraded,
-        "repository": None if failure or not repository else repository.model_dump(),
-    }
-    return Line(encode(body), reward, verdict, failure is not None and failure.retryable)
-
-
-def _nothing(submission: Submission | NoCode) -> Judgement:
-    """Return the fields of an item without a verdict."""
-    if isinstance(submission, NoCode):
-        return Judgement("failed", integrity=submission.integrity)
-    return Judgement("failed", integrity=integrity_of(submission.grader))
-
-
-def error_body(failure: Failure) -> dict[str, Any]:
-    """Return the error of an item in its wire form."""
-    return {
-        "reason": failure.reason,
-        "message": failure.message,
-        "retryable": failure.retryable,
-    }
 
 
 def _docs() -> dict[str, Any]:

@@ -9,11 +9,6 @@ until the time to live (ttl) passes without use, or until the sandbox ends by it
 first decides the end, then carries out the end: after the decision new uses are refused, and running
 uses are cancelled. The end is decided only once, so a stop never cancels the clean-up of an earlier
 end.
-
-All concurrent commands of a sandbox share a slot lease, a single queue ticket. A ticket stands for
-a sandbox that needs a core, for any number of processes inside. The backend counts idle sandboxes,
-and the queue grants as many extra tickets. With a ticket for each command, several sleeping
-commands in a sandbox would block the queue for other jobs.
 """
 
 from __future__ import annotations
@@ -23,7 +18,7 @@ import logging
 import secrets
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -31,9 +26,6 @@ from typing import Any, Literal, TypeVar
 
 from proctor_client.wire import Priority, SandboxStatus
 from proctor_service.errors import (
-    Busy,
-    Cancelled,
-    DeadlinePassed,
     Failure,
     InvalidRequest,
     NoSandboxInTime,
@@ -46,7 +38,6 @@ from proctor_service.errors import (
     UnknownEnvironment,
 )
 from proctor_service.sandbox.interface import (
-    CHARGE,
     DEFAULT,
     MAX_FILE_BYTES,
     PAYER,
@@ -63,13 +54,13 @@ from proctor_service.sandbox.interface import (
     hold_nothing,
 )
 from proctor_service.sandboxes.file_paths import check_path
-from proctor_service.scheduling.fair_share import Shares, Whose
-from proctor_service.scheduling.queue import DRAINING, FairQueue, Ticket, stopping
+from proctor_service.sandboxes.slot_lease import SlotLease
+from proctor_service.scheduling.fair_share import Shares
+from proctor_service.scheduling.queue import DRAINING, FairQueue, stopping
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-LONGEST_QUEUE_SECONDS = 600.0
 ExecOutcome = Literal["success", "failure", "error"]
 """Exit code 0; another exit code or a signal; an end by a limit or a lost sandbox."""
 
@@ -107,57 +98,6 @@ class Order:
     priority: Priority = "training"
     begun: bool = False
     open_tree: OpenSandbox | None = None
-
-
-@dataclass(slots=True)
-class SlotLease:
-    """Context of commands: the first waits for the ticket, the last returns it.
-
-    `begun`: the commands belong to begun work, which survives a drain.
-    """
-
-    queue: FairQueue
-    whose: Whose
-    priority: Priority
-    begun: bool
-    _entering: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _commands: int = 0
-    _ticket: Ticket | None = None
-    _held: AsyncExitStack = field(default_factory=AsyncExitStack)
-
-    async def __aenter__(self) -> float:
-        """Wait for the ticket, and return the seconds of the wait.
-
-        Raises Busy and Draining, both before the command runs.
-        """
-        queue = self.queue
-        joined = queue.clock()
-        async with self._entering:
-            if queue.draining and not self.begun:
-                raise stopping()
-            if self._commands == 0:
-                try:
-                    async with AsyncExitStack() as stack:
-                        stack.callback(queue.reserve(1, self.whose, self.begun).close)
-                        deadline = queue.clock() + LONGEST_QUEUE_SECONDS
-                        turn = queue.admit(*self.whose, deadline, self.priority, self.begun)
-                        self._ticket = await stack.enter_async_context(turn)
-                        self._held = stack.pop_all()
-                except DeadlinePassed:
-                    message = f"no core came free within {LONGEST_QUEUE_SECONDS:g} s"
-                    raise Busy(message) from None
-                except Cancelled:  # the queue drains
-                    raise stopping() from None
-            self._commands += 1
-            assert self._ticket is not None, "the first command has waited for it"
-            CHARGE.set(self._ticket.charge)
-        return queue.clock() - joined
-
-    async def __aexit__(self, *_: object) -> None:
-        """Return the ticket after the last command."""
-        self._commands -= 1
-        if self._commands == 0:
-            await self._held.aclose()
 
 
 class Session:

@@ -52,7 +52,7 @@ from proctor_service.rewards.machine import (
     check_tags,
     refuse_compiler,
 )
-from proctor_service.rewards.routes import error_body
+from proctor_service.rewards.results import error_body
 from proctor_service.sandbox.interface import Limits
 from proctor_service.scheduling.pacer import Pacer
 from proctor_service.scheduling.queue import FairQueue, stopping
