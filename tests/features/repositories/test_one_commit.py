@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from proctor_service.features.repositories.enclosing import guest_source
 from proctor_service.features.repositories.ignore_rules import rules_of, rules_of_folder
-from proctor_service.features.repositories.one_commit import guest_source, write_repository
+from proctor_service.features.repositories.one_commit import write_repository
 
 
 def git(folder: Path, *words: str) -> str:
@@ -44,6 +45,7 @@ def folder(tmp_path: Path) -> Path:
         "sub/.git/config",
         "sub/x",
         "build/z",
+        ".git-blame-ignore-revs",
     ):
         put(tmp_path / name)
     put(tmp_path / "run", mode=0o755)
@@ -69,7 +71,9 @@ def test_git_accepts_the_commit(folder: Path, tmp_path_factory: pytest.TempPathF
     assert git(folder, "describe", "--tags", "--long", "--dirty").startswith("v1.2.3-0-g")
     assert len(git(folder, "log", "--all", "--format=%H").split()) == 1
     files = git(folder, "ls-files", "-z").split("\0")
-    assert {"build/z", "link", "sub/x", "\udcff.bin", "café.py"} <= set(files)
+    assert {"build/z", "link", ".git-blame-ignore-revs", "sub/x", "\udcff.bin", "café.py"} <= set(
+        files
+    )
     assert not {"noise.log", "fifo.log", "sub/.git/config"} & set(files)
     index = tmp_path_factory.mktemp("index") / "index"
     environment = {"GIT_INDEX_FILE": str(index)}

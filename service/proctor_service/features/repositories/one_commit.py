@@ -1,7 +1,7 @@
 """Writes a `.git` with one commit of a folder's files, by no program of the image.
 
 The formats are those of gitformat-pack(5) and gitformat-index(5). Standard library only: this module runs in
-a sandbox, too, from Python 3.8; `guest_source` returns it with the rules for ignored files.
+a sandbox, too, from Python 3.8; `enclosing` returns it as a text.
 """
 
 import hashlib
@@ -11,7 +11,6 @@ import shutil
 import stat
 import struct
 import zlib
-from pathlib import Path
 from typing import (
     BinaryIO,
     Callable,
@@ -26,6 +25,7 @@ from typing import (
 )
 
 _CHUNK_BYTES = 1 << 20
+_MOST_NAME_BYTES = 1 << 14
 _COMMIT, _TREE, _BLOB, _TAG = 1, 2, 3, 4
 _KINDS = {_COMMIT: b"commit", _TREE: b"tree", _BLOB: b"blob", _TAG: b"tag"}
 _PERSON = b"base <base@localhost> %d +0000"
@@ -67,6 +67,9 @@ def write_repository(
 ) -> str:
     """Replace `folder`/.git by one with a single commit, and return the commit's id (40 hex digits).
 
+    A folder that `.git` names, as a file or link, is removed. Files `.git` of submodules that name no folder
+    then are removed, too: from there, git finds the new commit.
+
     The commit has all files and links but those in a `.git` of any depth, and those that `is_ignored` tells
     of (a path, and whether it is a folder) and that the present `.git` does not track. `tag`: a name that
     `git describe` finds, as projects take their version from it. Raises ValueError for a name of a tag that
@@ -75,17 +78,36 @@ def write_repository(
     if tag and not is_tag_name(tag):
         raise ValueError(f"no name of a tag: {tag!r}")
     git = os.path.join(folder, b".git")
-    tracked = tracked_paths(os.path.join(git, b"index"))
-    files = [_hashed(folder, path) for path in _paths(folder, tracked, is_ignored)]
+    old = git_folder(folder) or git
+    tracked = tracked_paths(os.path.join(old, b"index"))
+    submodules: List[bytes] = []
+    paths = _paths(folder, tracked, is_ignored, submodules)
+    files = [_hashed(folder, path) for path in paths]
     files.sort()
     new = git + b"-%d" % os.getpid()
     try:
         commit = _write(new, folder, files, tag, message, time_seconds)
         _remove(git)
+        _remove(old)
         os.rename(new, git)
     finally:
         _remove(new)
+    for each in submodules:
+        if git_folder(each) is None:
+            os.unlink(os.path.join(each, b".git"))
     return commit.hex()
+
+
+def git_folder(folder: bytes) -> Optional[bytes]:
+    """Return the folder that `folder`/.git is or names, as a file or link; None without one."""
+    git = os.path.join(folder, b".git")
+    if os.path.isfile(git):
+        with open(git, "rb") as file:
+            head, _, named = file.read(_MOST_NAME_BYTES).partition(b"gitdir: ")
+        git = os.path.join(folder, named.rstrip(b"\r\n"))
+        if head or not named:
+            return None
+    return os.path.realpath(git) if os.path.isdir(git) else None
 
 
 def is_tag_name(name: str) -> bool:
@@ -105,9 +127,15 @@ def _remove(path: bytes) -> None:
 
 
 def _paths(
-    folder: bytes, tracked: Set[bytes], is_ignored: Optional[Callable[[bytes, bool], bool]]
+    folder: bytes,
+    tracked: Set[bytes],
+    is_ignored: Optional[Callable[[bytes, bool], bool]],
+    submodules: List[bytes],
 ) -> Iterator[bytes]:
-    """Yield the paths of all files and links to commit. No link is followed."""
+    """Yield the paths of all files and links to commit. No link is followed.
+
+    Folders below with a file `.git` are added to `submodules`.
+    """
     tracked_folders = {
         path[:at] for path in tracked for at, byte in enumerate(path) if byte == 0x2F
     }
@@ -117,7 +145,9 @@ def _paths(
         with os.scandir(os.path.join(folder, below) if below else folder) as entries:
             for entry in entries:
                 path = below + b"/" + entry.name if below else entry.name
-                if entry.name.lower() == b".git" or (not below and entry.name.startswith(b".git-")):
+                if entry.name.lower() == b".git":
+                    if below and entry.name == b".git" and entry.is_file(follow_symlinks=False):
+                        submodules.append(os.path.join(folder, below))
                     continue
                 is_folder = entry.is_dir(follow_symlinks=False)
                 is_tracked = path in (tracked_folders if is_folder else tracked)
@@ -380,9 +410,3 @@ def _index(files: List[TreeFile]) -> bytes:
         parts.append(entry + b"\0" * (8 - len(entry) % 8))
     data = b"".join(parts)
     return data + hashlib.sha1(data).digest()
-
-
-def guest_source() -> str:
-    """Return this module and `ignore_rules` as one text, for an interpreter without the service."""
-    here = Path(__file__)
-    return here.with_name("ignore_rules.py").read_text() + "\n\n" + here.read_text()

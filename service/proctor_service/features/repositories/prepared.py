@@ -15,7 +15,7 @@ from pathlib import Path
 
 from proctor_client.wire import RepositoryGrader
 from proctor_service.errors import FileRefused, InvalidTask, NotLayered
-from proctor_service.features.repositories import one_commit
+from proctor_service.features.repositories import enclosing
 from proctor_service.features.repositories.facts import Facts
 from proctor_service.features.repositories.trees import SOURCE, private_folder, remove_folder
 from proctor_service.features.repositories.workspace import hide_files, prepare_repository
@@ -31,7 +31,7 @@ from proctor_service.sandbox.interface import (
     derived_environment,
 )
 
-_FORMAT = 1
+_FORMAT = 2
 _MOST_FACTS, _MOST_FACTS_BYTES = 256, 64 << 20
 _FILE_BYTES = 100
 _LAYER = (
@@ -52,7 +52,7 @@ class PreparedStates:
         self._facts: StoredResults[Facts] = StoredResults(
             _MOST_FACTS, _MOST_FACTS_BYTES, _size_bytes
         )
-        code = (str(_FORMAT), SOURCE, one_commit.guest_source(), _LAYER)
+        code = (str(_FORMAT), SOURCE, enclosing.guest_source(), _LAYER)
         self._code = hashlib.blake2b("".join(code).encode(), digest_size=20).hexdigest()
 
     @asynccontextmanager

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from proctor_client.wire import RepositoryGrader
 from proctor_service.errors import FileRefused, InvalidTask
-from proctor_service.features.repositories import one_commit
+from proctor_service.features.repositories import enclosing, one_commit
 from proctor_service.features.repositories.base import SandboxBase
 from proctor_service.features.repositories.change import FileState
 from proctor_service.features.repositories.changes import of_patch
@@ -20,12 +20,6 @@ from proctor_service.features.repositories.shell import SHELLS, Shell, activatio
 from proctor_service.features.repositories.trees import SOURCE, Tree
 from proctor_service.sandbox.interface import Command, Operation, StatefulSandbox
 
-_COMMIT_MAIN = """
-
-def main(directory, tag):
-    folder = os.fsencode(directory)
-    write_repository(folder, tag, is_ignored=rules_of_folder(folder).is_ignored)
-"""
 _NEAREST_TAG = """
 git -c safe.directory='*' -C "$1" describe --tags --abbrev=0 --match '*[0-9]*' 2> /dev/null ||
 git -c safe.directory='*' -C "$1" describe --tags --abbrev=0 2> /dev/null
@@ -73,7 +67,7 @@ async def prepare_repository(
     `folder`: for files that cross. Raises InvalidTask.
     """
     operation = Operation(SOURCE, ("facts", grader.directory, list(SHELLS)))
-    directory, is_there, has_git, shells = json.loads(await sandbox.operate(operation))
+    directory, is_there, shells = json.loads(await sandbox.operate(operation))
     if not is_there:
         raise InvalidTask(f"directory: there is no folder {directory} in the environment")
     if not shells:
@@ -86,13 +80,12 @@ async def prepare_repository(
         from_commit = await _files_of_commit(sandbox, grader, shell, folder)
     tag = ""
     if grader.prepare is not None:
-        if grader.prepare.commands and has_git:  # which may replace the history
+        if grader.prepare.commands:  # which may replace the history
             tag = await _nearest_tag(sandbox, shell)
         if grader.prepare.patch:
             await _apply(tree, grader)
         await prepare(sandbox, shell, grader.prepare.commands)
-    if has_git:
-        await _commit(sandbox, directory, await _nearest_tag(sandbox, shell) or tag)
+    await _commit(sandbox, directory, await _nearest_tag(sandbox, shell) or tag)
     operation = Operation(SOURCE, ("site_packages", directory))
     packages = tuple(json.loads(await sandbox.operate(operation)))
     sizes, _ = await tree.sizes()
@@ -103,12 +96,8 @@ async def hide_files(
     sandbox: StatefulSandbox, grader: RepositoryGrader, facts: Facts, folder: str
 ) -> None:
     """Hide from an agent what the task hides, also in the one commit. Raises InvalidTask."""
-    operation = Operation(SOURCE, ("facts", facts.directory, []))
-    _, _, has_git, _ = json.loads(await sandbox.operate(operation))
     await Tree(sandbox, facts.directory, folder).remove(grader.hide)
-    if has_git:
-        tag = await _nearest_tag(sandbox, shell_of(grader, facts))
-        await _commit(sandbox, facts.directory, tag)
+    await _commit(sandbox, facts.directory, await _nearest_tag(sandbox, shell_of(grader, facts)))
 
 
 async def _apply(tree: Tree, grader: RepositoryGrader) -> None:
@@ -136,10 +125,9 @@ async def _nearest_tag(sandbox: StatefulSandbox, shell: Shell) -> str:
 
 
 async def _commit(sandbox: StatefulSandbox, directory: str, tag: str) -> None:
-    """Replace the history of the repository by one commit, with a tag if any. Raises InvalidTask."""
-    source = one_commit.guest_source() + _COMMIT_MAIN
+    """Replace the history around the directory by one commit, with a tag if any. Raises InvalidTask."""
     try:
-        await sandbox.operate(Operation(source, (directory, tag)))
+        await sandbox.operate(Operation(enclosing.guest_source(), (directory, tag)))
     except FileRefused as refused:
         raise InvalidTask(f"the repository has no commit: {refused.message}"[:1000]) from None
 

@@ -531,7 +531,7 @@ def print_facts(directory: str | None, programs: list[str]) -> None:
     """Print the repository's folder, and which of these files the image has, as JSON."""
     folder = os.path.realpath(directory or os.getcwd())
     found = [each for each in programs if os.path.exists(each)]
-    facts = [folder, os.path.isdir(folder), os.path.isdir(folder + "/.git"), found]
+    facts = [folder, os.path.isdir(folder), found]
     os.write(1, json.dumps(facts).encode())
 
 
