@@ -537,15 +537,12 @@ def print_facts(directory: str | None, programs: list[str]) -> None:
 
 def print_site_packages(directory: str) -> None:
     """Print the folders with packages of the image's interpreters, as far as writable, as JSON."""
+    own = (f"{directory}/{each}" for each in (".venv", "venv", ".tox/*", ".nox/*"))
     found: set[str] = set()
-    for prefix in (
-        *_PREFIXES,
-        *(f"{directory}/{each}" for each in (".venv", "venv", ".tox/*", ".nox/*")),
-    ):
+    for prefix in (*_PREFIXES, *own):
         for folder in _PACKAGES:
-            found.update(
-                map(os.path.realpath, glob.glob(f"{prefix}/{folder}", include_hidden=True))
-            )
+            places = glob.glob(f"{prefix}/{folder}", include_hidden=True)
+            found.update(map(os.path.realpath, places))
     writable = [each for each in found if os.path.isdir(each) and os.access(each, os.W_OK)]
     os.write(1, json.dumps(sorted(writable)).encode())
 
