@@ -34,7 +34,7 @@ _NUMBERS = """
 
 
 def numbers(machine: str) -> dict[str, int]:
-    """Return the numbers by name; `machine` as in `uname -m`. Raises KeyError for another one."""
+    """Return the numbers by name; `machine` as in `uname -m`. Raises KeyError for other machines."""
     if machine not in MACHINES:
         raise KeyError(machine)
     column = 1 + MACHINES.index(machine)

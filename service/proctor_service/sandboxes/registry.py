@@ -224,14 +224,14 @@ class Session:
         """Write the files, wait for the end, and decide the end before the clean-up."""
         files = dict(order.files)
         limits, environment, tags = order.limits, order.environment, order.tags
-        if order.open_tree is None:
-            opened = backend.open(limits, environment, tags)
-        else:
-            opened = order.open_tree(backend, limits, environment, files, tags)
-            files = {}
         PAYER.set((order.tenant, order.job))
-        del order
         try:
+            if order.open_tree is None:
+                opened = backend.open(limits, environment, tags)
+            else:
+                opened = order.open_tree(backend, limits, environment, files, tags)
+                files = {}
+            del order
             async with hold(environment), opened as sandbox:
                 try:
                     while files:  # free each file's text at once: files may be large
