@@ -21,7 +21,7 @@ from proctor_service.settings import Settings
 pytestmark = pytest.mark.usefixtures("no_settings")
 
 COMPONENTS = Path(__file__).resolve().parents[2] / "deploy" / "components"
-EIGHT = sum(1 << bit for bit in BITS.values())
+COMPONENT = sum(1 << bit for bit in BITS.values())
 CGROUPS = [
     MachineCheck("memory_cgroup", True, "cgroup v2"),
     MachineCheck("pids_cgroup", True, "cgroup v2"),
@@ -57,13 +57,13 @@ def test_a_pod_without_sandboxes_of_its_own_may_have_any_user_but_root(
     ("held", "is_root", "ok", "required", "text"),
     [
         (0, False, True, False, "no capability"),
-        (EIGHT, True, True, False, "SYS_ADMIN"),
-        (EIGHT | 1 << 30, True, False, False, "1 others"),
-        (EIGHT & ~(1 << BITS["KILL"]), True, False, True, "without KILL"),
-        (EIGHT, False, False, False, "SYS_ADMIN"),
+        (COMPONENT, True, True, False, "SYS_ADMIN"),
+        (COMPONENT | 1 << 30, True, False, False, "1 others"),
+        (COMPONENT & ~(1 << BITS["KILL"]), True, False, True, "without KILL"),
+        (COMPONENT, False, False, False, "SYS_ADMIN"),
     ],
 )
-def test_root_of_the_pod_has_the_eight_capabilities_and_no_other(
+def test_root_of_the_pod_has_the_capabilities_of_the_component_and_no_other(
     held: int, is_root: bool, ok: bool, required: bool, text: str
 ) -> None:
     check = pod._capabilities(held, is_root=is_root)

@@ -32,6 +32,8 @@ _GUARDED = (
 _LISTED = ("/", "/etc", "/etc/cron.d", "/root", "/home", "/mnt", str(Path(os.__file__).parent))
 IMAGES = range(1_900_000_000, 2**31)
 """User ids of images, on a machine that has so many."""
+_MOUNTED_BESIDE = "/var/tmp/proctor-images-"
+"""Beginning of the places where `make test-deploy` mounts images."""
 _SETTINGS = ("kernel/hostname", "kernel/domainname", "kernel/core_pattern", "net/core/somaxconn")
 
 
@@ -214,7 +216,9 @@ def wait_for_least_sandboxes(service: Started) -> None:
 
 
 def _mounts(pid: str) -> frozenset[str]:
-    return frozenset(Path(f"/proc/{pid}/mountinfo").read_text().splitlines())
+    lines = Path(f"/proc/{pid}/mountinfo").read_text().splitlines()
+    # "36 35 98:0 / /place rw …": the place is the fifth word
+    return frozenset(each for each in lines if not each.split()[4].startswith(_MOUNTED_BESIDE))
 
 
 def _names(directory: Path) -> str:

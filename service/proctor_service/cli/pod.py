@@ -29,9 +29,12 @@ BITS = {
     "SETUID": 7,
     "SETPCAP": 8,
     "NET_ADMIN": 12,
+    "SYS_CHROOT": 18,
     "SYS_PTRACE": 19,
     "SYS_ADMIN": 21,
 }
+_NEEDED = frozenset(BITS) - {"SYS_CHROOT"}
+"""The check `read_only_tests` tells of a missing SYS_CHROOT."""
 _HINTS = {
     "PROCTOR_PORT": "enableServiceLinks: false: a Service called proctor sets PROCTOR_PORT",
     "ermission": "fsGroup: 10001 in the pod's securityContext: the file belongs to root",
@@ -93,7 +96,7 @@ def _user(*, makes_sandboxes: bool) -> MachineCheck:
 def _capabilities(held: int, *, is_root: bool) -> MachineCheck:
     """Root needs the component's capabilities to make sandboxes; every other user none."""
     names = [name for name, bit in BITS.items() if held >> bit & 1]
-    missing = [name for name in BITS if name not in names] if is_root else []
+    missing = [name for name in BITS if name in _NEEDED and name not in names] if is_root else []
     others = held.bit_count() - len(names)
     text = ", ".join([*names, *([f"{others} others"] if others else [])]) or "no capability"
     if missing:
