@@ -428,9 +428,6 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--only", default="evaluation,batch,first,agent")
     parser.add_argument("--project", default="")
-    parser.add_argument(
-        "--profiled", action="store_true", help="wait with the service, and print its PID"
-    )
     arguments = parser.parse_args()
     if IN_MOUNTS not in os.environ:  # its mounts go with it
         os.environ[IN_MOUNTS] = "1"
@@ -452,9 +449,6 @@ def main() -> None:
         }
         running = stack.enter_context(temporary_service(settings=settings))
         service = Service(running)
-        if arguments.profiled:
-            service.judge(projects[0])
-            print(running.pid, flush=True)
         if "evaluation" in arguments.only:
             evaluations(service, images.root, projects, arguments.rounds)
         if "first" in arguments.only:

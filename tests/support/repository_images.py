@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import io
+import json
 import tarfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import host_image
 import pytest
+from harness import Service, running_service
+
+from proctor_service.features.environments.store import EnvironmentStore
+from proctor_service.settings import Settings
+from proctor_service.settings.environments import read_environments
 
 
 def program(name: str) -> Iterator[tuple[str, Path]]:
@@ -24,11 +31,12 @@ def write_image(
     files: Mapping[str, str | Path],
     links: Mapping[str, str] | None = None,
     without: frozenset[str] = frozenset(),
+    directory: str = "/",
 ) -> str:
     """Write an OCI image of the host's programs with these files; return its name.
 
     Texts that begin with `#!` are programs; a Path may be a folder. `without`: paths of the host's
-    programs that the image lacks.
+    programs that the image lacks. `directory`: the working directory.
     """
     layer = io.BytesIO()
     with (
@@ -52,4 +60,17 @@ def write_image(
             archive.addfile(link)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(host_image, "image_layer", lambda *_: layer.getvalue())
-        return host_image.write_image(folder, directory="/")
+        return host_image.write_image(folder, directory=directory)
+
+
+@contextmanager
+def service_with_images(folder: Path, images: Mapping[str, str]) -> Iterator[Service]:
+    """Serve with environments of images, by name, in a folder of its own."""
+    file = folder / "environments.toml"
+    lines = (f"[environments.{key}]\nimage = {json.dumps(name)}\n" for key, name in images.items())
+    file.write_text("".join(lines))
+    for each, definition in read_environments(file).items():
+        EnvironmentStore(folder / "store").build(each, definition, Path("/"))
+    settings = Settings(environments=file, environments_folder=folder / "store", slots=2)
+    with running_service(settings, judge=None) as running:
+        yield running

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from proctor_service.features.repositories.change import FileState
-from proctor_service.features.repositories.protection import Protection
+from proctor_service.features.repositories.protection import Protection, Rules
 from proctor_service.features.repositories.read_only_files import MOST_FILES, read_only_files
 
 TEXTS = {
@@ -48,7 +48,7 @@ def read_only(texts: Mapping[str, str] = TEXTS, **fields: Any) -> list[str]:
     graded: dict[bytes, FileState | None] = {BROUGHT.encode(): FileState("644", b"")}
     graded[b"tests/test_other.py"] = None
     protection = Protection(listed=LISTED, brought=[BROUGHT.encode()], report="pytest", **fields)
-    found = read_only_files(Texts(texts), graded, [b"core.py", b"setup.py"], protection)
+    found = read_only_files(Rules(Texts(texts), protection), graded, [b"core.py", b"setup.py"])
     return [each.decode() for each in found]
 
 

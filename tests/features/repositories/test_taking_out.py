@@ -12,12 +12,8 @@ from shared_data import shared_data
 
 from proctor_service.features.repositories.change import Change, FileState
 from proctor_service.features.repositories.patches import read_patch
-from proctor_service.features.repositories.taking_out import (
-    Protection,
-    graded,
-    reasons,
-    take_out,
-)
+from proctor_service.features.repositories.protection import Protection, Rules
+from proctor_service.features.repositories.taking_out import graded, take_out
 
 BASE = {
     "README.md": "x\n",
@@ -119,7 +115,7 @@ PATHS = {
 @pytest.mark.parametrize("path", PATHS)
 def test_a_path_crosses_or_does_not(path: str) -> None:
     base = files_of(BASE)
-    assert reasons(base, PYTEST)(path.encode()) == PATHS[path]
+    assert Rules(base, PYTEST).reason(path.encode()) == PATHS[path]
 
 
 def test_a_new_file_that_the_command_does_not_collect_crosses() -> None:
@@ -136,7 +132,7 @@ def test_a_new_file_that_the_command_does_not_collect_crosses() -> None:
     }
     for command, reason in commands.items():
         protection = Protection(listed=PYTEST.listed, command=[command])
-        assert reasons(base, protection)(b"test_quick.py") == reason, command
+        assert Rules(base, protection).reason(b"test_quick.py") == reason, command
 
 
 def test_files_of_tests_are_found_by_all_forms_of_names() -> None:
@@ -163,7 +159,7 @@ def test_files_of_tests_are_found_by_all_forms_of_names() -> None:
         ("cargo", "ring::drops", "tests/ring.rs", "src/lib.rs"),
     ]  # fmt: skip
     for kind, name, test, source in cases:
-        rule = reasons(files_of(files), Protection(report=kind, listed=[name]))
+        rule = Rules(files_of(files), Protection(report=kind, listed=[name])).reason
         assert (rule(test.encode()), rule(source.encode())) == ("protected", None), kind
 
 
@@ -176,27 +172,31 @@ def test_files_that_settings_and_options_name_are_protected() -> None:
         "ci/ci.ini": "",
     }  # fmt: skip
     protection = Protection(report="mocha", command=["npx mocha --config ci/ci.ini lib/a.js"])
-    rule = reasons(files_of(files), protection)
+    rule = Rules(files_of(files), protection).reason
     found = {path for path in files if rule(path.encode()) == "protected"}
     assert found == files.keys() - {"lib/a.js", "package.json"}
 
 
 def test_vendored_libraries_of_tests_are_the_tasks() -> None:
-    rule = reasons(files_of({"go.mod": "", "a_test.go": ""}), Protection(report="go"))
+    rule = Rules(files_of({"go.mod": "", "a_test.go": ""}), Protection(report="go")).reason
     assert rule(b"vendor/github.com/stretchr/testify/assert/assertions.go") == "protected"
     assert rule(b"vendor/github.com/pkg/errors/errors.go") is None
 
 
 def test_plugins_that_a_build_would_install_are_the_tasks() -> None:
     text = "[project]\nname='a'\n[project.entry-points.pytest11]\nx='a.b'\n[tool.hatch.envs.t]\nx='true'\n"
-    crossing = take_out(change_of(**{"pyproject.toml": text}), files_of({"a.py": ""}), PYTEST)
+    crossing = take_out(
+        change_of(**{"pyproject.toml": text}), Rules(files_of({"a.py": ""}), PYTEST)
+    )
     state = crossing.change.files[b"pyproject.toml"]
     assert state is not None
     parsed = tomllib.loads(state.content.decode())
     assert parsed["project"] == {"name": "a", "entry-points": {}}
     assert "envs" not in parsed["tool"]["hatch"]
     ini = "[options.entry_points]\npytest11 =\n  x = a.b\n"
-    assert not take_out(change_of(**{"setup.cfg": ini}), files_of({"a.py": ""}), PYTEST).change
+    assert not take_out(
+        change_of(**{"setup.cfg": ini}), Rules(files_of({"a.py": ""}), PYTEST)
+    ).change
 
 
 def change_of(**files: str | None) -> Change:
@@ -214,7 +214,7 @@ def test_settings_cross_but_for_the_keys_of_the_runner() -> None:
             "src/app/core.py": "x = 2\n",
         }
     )
-    crossing = take_out(change, base, PYTEST)
+    crossing = take_out(change, Rules(base, PYTEST))
     files = crossing.change.files
     toml, ini = files[b"pyproject.toml"], files[b"setup.cfg"]
     assert toml is not None
@@ -228,7 +228,7 @@ def test_settings_cross_but_for_the_keys_of_the_runner() -> None:
     }
     assert crossing.signals == ("protected_files_changed",)
     harmless = change_of(**{"pyproject.toml": BASE["pyproject.toml"].replace("'a'", "'b'")})
-    crossing = take_out(harmless, base, PYTEST)
+    crossing = take_out(harmless, Rules(base, PYTEST))
     assert (crossing.change.files, crossing.left_out) == (harmless.files, ())
 
 
@@ -243,17 +243,19 @@ def test_settings_that_the_task_does_not_have_do_not_cross() -> None:
         "[tool.'pytest']\nini_options.addopts = '--co'\n[project]\n[tool.coverage.run]\n",
     ):
         for name in ("pyproject.toml", "sub/pyproject.toml"):
-            crossing = take_out(change_of(**{name: text}), base, PYTEST)
+            crossing = take_out(change_of(**{name: text}), Rules(base, PYTEST))
             state = crossing.change.files[name.encode()]
             assert state is not None
             tools = tomllib.loads(state.content.decode()).get("tool", {})
             assert not {"pytest", "coverage"} & tools.keys()
     ini = "[metadata]\nname = b\n[tool:pytest]\naddopts = --co\n[pytest]\n[coverage:run]\n"
-    state = take_out(change_of(**{"setup.cfg": ini}), base, PYTEST).change.files[b"setup.cfg"]
+    state = take_out(change_of(**{"setup.cfg": ini}), Rules(base, PYTEST)).change.files[
+        b"setup.cfg"
+    ]
     assert state == state_of("[metadata]\nname = b\n")
     package = change_of(**{"package.json": '{"name": "a", "jest": {"testRegex": "x"}}'})
     node = Protection(report="jest", listed=["x"], command=["npx jest"])
-    state = take_out(package, base, node).change.files[b"package.json"]
+    state = take_out(package, Rules(base, node)).change.files[b"package.json"]
     assert state is not None
     assert json.loads(state.content) == {"name": "a"}
 
@@ -267,11 +269,11 @@ def test_settings_that_cannot_be_read_are_left_out_whole() -> None:
         "a = 1\n" + "# " + "x" * 600_000,
     ]
     for text in texts:
-        crossing = take_out(change_of(**{"pyproject.toml": text}), files_of(BASE), PYTEST)
+        crossing = take_out(change_of(**{"pyproject.toml": text}), Rules(files_of(BASE), PYTEST))
         assert not crossing.change, text
         assert [each.reason for each in crossing.left_out] == ["protected"]
     ini = "[metadata]\n\x0b[tool:pytest]\naddopts = --co\n"
-    assert not take_out(change_of(**{"setup.cfg": ini}), files_of(BASE), PYTEST).change
+    assert not take_out(change_of(**{"setup.cfg": ini}), Rules(files_of(BASE), PYTEST)).change
 
 
 def test_scripts_of_package_json_are_the_tasks() -> None:
@@ -284,7 +286,7 @@ def test_scripts_of_package_json_are_the_tasks() -> None:
             "lib/ring.js": "2",
         }
     )
-    crossing = take_out(change, base, protection)
+    crossing = take_out(change, Rules(base, protection))
     state = crossing.change.files[b"package.json"]
     assert state is not None
     assert json.loads(state.content) == {"name": "b", "scripts": {"test": "node test/run.js"}}
@@ -305,7 +307,7 @@ def test_links_and_files_in_the_place_of_folders_do_not_cross() -> None:
             "src/app/core.py": "x = 2\n",
         }
     )
-    crossing = take_out(change, base, PYTEST)
+    crossing = take_out(change, Rules(base, PYTEST))
     assert set(crossing.change.files) == {b"docs", b"src/app/core.py"}
     found = {each.path: each.reason for each in crossing.left_out}
     assert found["docs/passwd"] == "below_a_link"
@@ -318,9 +320,9 @@ def test_signals_of_builds_and_inline_tests() -> None:
     change = change_of(
         **{"Cargo.toml": "[lib]\n", "lib.rs": BASE["lib.rs"].replace("{}\n#", "{ 1 }\n#")}
     )
-    assert take_out(change, base, protection).signals == ("build_files_changed",)
+    assert take_out(change, Rules(base, protection)).signals == ("build_files_changed",)
     change = change_of(**{"lib.rs": "fn f() {}\n#[cfg(test)]\nmod tests { }\n"})
-    assert take_out(change, base, protection).signals == ("inline_tests_changed",)
+    assert take_out(change, Rules(base, protection)).signals == ("inline_tests_changed",)
 
 
 def test_protected_files_have_the_state_of_the_reference() -> None:
@@ -340,9 +342,9 @@ def test_protected_files_have_the_state_of_the_reference() -> None:
             "conftest.py": "evil",
         }
     )
-    crossing = take_out(change, base, PYTEST)
+    crossing = take_out(change, Rules(base, PYTEST))
     tests = {b"tests/test_core.py": state_of("def test_y(): pass\n")}
-    state = graded(base, crossing.change, reference, tests, [b"tests/data/a.json"], PYTEST)
+    state = graded(Rules(base, PYTEST), crossing.change, reference, tests, [b"tests/data/a.json"])
     toml = state.files[b"pyproject.toml"]
     assert toml is not None
     assert b'"name" = "b"' in toml.content
@@ -358,8 +360,8 @@ def test_protected_files_have_the_state_of_the_reference() -> None:
 
 def test_a_file_that_the_reference_adds_is_no_ignored_one() -> None:
     path, base = b"build/table.py", files_of(BASE)
-    assert reasons(base, PYTEST)(path) == "ignored"
-    assert reasons(base, Protection(reference=[path]))(path) is None
+    assert Rules(base, PYTEST).reason(path) == "ignored"
+    assert Rules(base, Protection(reference=[path])).reason(path) is None
 
 
 def test_of_the_shared_cases_no_honest_source_and_no_attack_on_files_is_missed() -> None:
@@ -383,14 +385,16 @@ def test_of_the_shared_cases_no_honest_source_and_no_attack_on_files_is_missed()
             command=[shlex.join(case["command"])],
             reference=[path.encode() for path in case["gold"]],
         )
-        change = read_patch(case["patch"].encode()).applied(base, reasons(base, protection)).change
-        crossing = take_out(change, base, protection)
+        change = (
+            read_patch(case["patch"].encode()).applied(base, Rules(base, protection).reason).change
+        )
+        crossing = take_out(change, Rules(base, protection))
         crossed = base.after(crossing.change)
         for path, text in case["gold"].items():
             if case["kind"] == "honest" and path.encode() in change.files and text is not None:
                 assert path.encode() in crossing.change.files, case["id"]
         if case["kind"] == "attack" and case["needs"] in needs and ".ci/sh" not in case["patch"]:
-            protected = [path for path in base.paths() if reasons(base, protection)(path)]
+            protected = [path for path in base.paths() if Rules(base, protection).reason(path)]
             assert all(crossed[path] == base.files[path] for path in protected), case["id"]
             assert crossing.left_out, case["id"]
 
@@ -399,7 +403,7 @@ def test_deletions_are_changes_too() -> None:
     change = Change(
         {b"conftest.py": None, b"src/app/core.py": None, b"src/app/__pycache__/x.pyc": None}
     )
-    crossing = take_out(change, files_of(BASE), PYTEST)
+    crossing = take_out(change, Rules(files_of(BASE), PYTEST))
     assert dict(crossing.change.files) == {b"src/app/core.py": None}
     assert len(crossing.change.files) == 1
     with pytest.raises(KeyError):

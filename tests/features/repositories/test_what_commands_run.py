@@ -9,7 +9,7 @@ from repository_files import files_of
 
 from proctor_service.features.repositories import settings_keys
 from proctor_service.features.repositories.names import folded
-from proctor_service.features.repositories.taking_out import Protection, reasons
+from proctor_service.features.repositories.protection import Protection, Rules
 
 BASE = {
     "Makefile": "include build/common.mk $(TOP)/more.mk\n"
@@ -175,7 +175,7 @@ OF_JUNIT = {
     ids=["pytest", "jest", "junit"],
 )
 def test_files_cross_or_do_not(protection: Protection, expected: dict[str, str | None]) -> None:
-    reason = reasons(files_of(BASE), protection)
+    reason = Rules(files_of(BASE), protection).reason
     assert {path: reason(path.encode()) for path in expected} == expected
 
 
@@ -186,7 +186,7 @@ def test_new_modules_of_the_reference_cross() -> None:
         installed=[b"hamcrest"],
         reference=[b"hamcrest/core.py"],
     )
-    reason = reasons(files_of(BASE), protection)
+    reason = Rules(files_of(BASE), protection).reason
     assert reason(b"hamcrest/__init__.py") is None
 
 
@@ -196,14 +196,14 @@ REPORTS = Protection(
 
 
 def test_files_that_hold_outcomes_are_no_part_of_a_change() -> None:
-    reason = reasons(files_of(BASE), REPORTS)
+    reason = Rules(files_of(BASE), REPORTS).reason
     paths = ("reports/a.xml", "reports/deep/a.xml", "sub/out/r.txt", "out/r.txt")
     assert {reason(each.encode()) for each in paths} == {"protected"}
     assert {reason(each) for each in (b"reports/a.xsl", b"src/reports.xml", b"out/r.md")} == {None}
 
 
 def test_modules_that_python_imports_at_its_start_do_not_cross() -> None:
-    reason = reasons(files_of(BASE), PYTEST)
+    reason = Rules(files_of(BASE), PYTEST).reason
     paths = (
         "src/sitecustomize/__init__.py",
         "usercustomize.cpython-311.so",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import re
 import shlex
@@ -13,8 +14,8 @@ from proctor_service.errors import InvalidTask
 from proctor_service.features.repositories.change import Change, FileState
 from proctor_service.features.repositories.changes import of_patch
 from proctor_service.features.repositories.patches import PatchFailed
+from proctor_service.features.repositories.protection import Protection, Rules
 from proctor_service.features.repositories.reports import DEFAULT_JUNIT
-from proctor_service.features.repositories.taking_out import Protection
 from proctor_service.features.repositories.workspace import Workspace
 
 
@@ -23,12 +24,13 @@ class Brought:
     """Files brought into the grading sandbox by the task.
 
     `tests`: files by path; `removed`: paths absent in grading. `reference`: the change of the reference.
+    `rules`: of the task's protected files.
     """
 
     tests: Mapping[bytes, FileState]
     removed: Sequence[bytes]
     reference: Change | None
-    protection: Protection
+    rules: Rules
 
 
 async def bring(workspace: Workspace, grader: RepositoryGrader) -> Brought:
@@ -63,7 +65,8 @@ async def bring(workspace: Workspace, grader: RepositoryGrader) -> Brought:
         python_path=_relative(grader.env.get("PYTHONPATH", ""), workspace.shell.directory),
         path=_relative(grader.env.get("PATH", ""), workspace.shell.directory),
     )
-    return Brought(tests, removed, reference, protection)
+    rules = await asyncio.to_thread(Rules, workspace.base, protection)
+    return Brought(tests, removed, reference, rules)
 
 
 def collected_by(grader: RepositoryGrader) -> Sequence[str]:

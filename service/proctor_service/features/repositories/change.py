@@ -50,7 +50,10 @@ class Change:
 
 
 class StoredFiles(Mapping[bytes, FileState | None]):
-    """Files by path, read when asked for, which tell of their modes without their contents."""
+    """Files by path, read when asked for: neither a mode nor the presence of a path reads contents."""
+
+    @abstractmethod
+    def __contains__(self, path: object) -> bool: ...
 
     @abstractmethod
     def mode(self, path: bytes) -> Mode | None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from proctor_service.features.repositories.applying import ReasonOf
 from proctor_service.features.repositories.base import SandboxBase
 from proctor_service.features.repositories.change import (
     Change,
@@ -18,7 +19,6 @@ from proctor_service.features.repositories.change import (
     shown_path,
 )
 from proctor_service.features.repositories.patches import Edits, Patch, read_edits, read_patch
-from proctor_service.features.repositories.taking_out import Protection, reasons
 from proctor_service.features.repositories.trees import SavedFiles
 
 EDITS = "edits\n"
@@ -34,14 +34,16 @@ class Submitted:
     left_out: tuple[LeftOut, ...] = ()
 
 
-async def of_text(text: str, base: SandboxBase, protection: Protection) -> Submitted:
-    """Return the change of a diff, or of edits behind EDITS. Raises PatchFailed."""
+async def of_text(text: str, base: SandboxBase, reason_of: ReasonOf) -> Submitted:
+    """Return the change of a diff, or of edits behind EDITS. Raises PatchFailed.
+
+    `reason_of`: returns the reason for leaving a path out.
+    """
     has_edits = text.startswith(EDITS)
     data = text.removeprefix(EDITS).encode("utf-8", "surrogateescape")
     read: Callable[[bytes], Patch | Edits] = read_edits if has_edits else read_patch
     patch = await asyncio.to_thread(read, data)
     await base.load(patch.needed(base.paths()))
-    reason_of = await asyncio.to_thread(reasons, base, protection)
     applied = await asyncio.to_thread(patch.applied, base, reason_of)
     return Submitted(applied.change, applied.how, applied.left_out)
 
@@ -96,6 +98,9 @@ class _Part(StoredFiles):
 
     def __getitem__(self, path: bytes) -> FileState | None:
         return self._saved[path] if self._is_present[path] else None
+
+    def __contains__(self, path: object) -> bool:
+        return path in self._is_present
 
     def mode(self, path: bytes) -> Mode | None:
         """See `change.StoredFiles`."""

@@ -11,7 +11,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from proctor_client.wire import (
     MAX_FAILURES,
@@ -236,20 +236,20 @@ def _fallback(grader: RepositoryGrader, own: Reported | None) -> str:
 
 async def _crossed(submission: Submission, workspace: Workspace, brought: Brought) -> _Crossed:
     """Return the crossing part of a submission. Raises PatchFailed and TooMuch."""
-    base, protection = workspace.base, brought.protection
+    base, rules = workspace.base, brought.rules
     if submission.tree_file is not None:
         assert isinstance(submission.grader, RepositoryGrader)
         saved = await asyncio.to_thread(SavedFiles, submission.tree_file)
         hidden = changes.hiding(submission.grader.hide, workspace.shell.directory)
         found = await changes.of_saved(saved, base, hidden)
     elif submission.source:
-        found = await changes.of_text(submission.source, base, protection)
+        found = await changes.of_text(submission.source, base, rules.reason)
     else:  # an agent without a sandbox
         found = changes.Submitted(Change({}))
     if any(path.endswith((b".py", b".so")) for path in found.change.files.keys() - base.paths()):
         installed = await running.installed_modules(workspace)
-        protection = replace(protection, installed=installed)
-    crossing: Crossing = await asyncio.to_thread(take_out, found.change, base, protection)
+        rules = rules.with_installed(installed)
+    crossing: Crossing = await asyncio.to_thread(take_out, found.change, rules)
     left_out = (*found.left_out, *crossing.left_out)
     return _Crossed(crossing.change, found.how, left_out, crossing.signals)
 
@@ -284,20 +284,17 @@ async def _verified(
     delivered = grader.deliver is not None
     state = await asyncio.to_thread(
         graded,
-        workspace.base,
+        brought.rules,
         Change({}) if delivered else change,
         brought.reference,
         brought.tests,
         brought.removed,
-        brought.protection,
     )
     await workspace.tree.put(state.files)
     if grader.deliver is not None:
         diff = await asyncio.to_thread(diff_of_change, change, workspace.base)
         await workspace.sandbox.write_file(grader.deliver, diff)
-    read_only = await asyncio.to_thread(
-        read_only_files, workspace.base, state.files, change.files.keys(), brought.protection
-    )
+    read_only = await asyncio.to_thread(read_only_files, brought.rules, state.files, change.files)
     socket = running.socket_path()
     doctests = await asyncio.to_thread(_doctests, workspace, grader, brought, change)
     directory = workspace.shell.directory

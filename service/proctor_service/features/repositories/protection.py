@@ -7,12 +7,13 @@ kind of report and of the command's programs.
 
 from __future__ import annotations
 
+import copy
 import fnmatch
 import posixpath
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proctor_service.features.repositories import command_scripts, suite_files
 from proctor_service.features.repositories.applying import parents
@@ -109,7 +110,7 @@ class Rules:
     """Returns for each path of a submission the reason for leaving the file out, by its path alone."""
 
     def __init__(self, base: Base, protection: Protection) -> None:
-        self._base, self._protection = base, protection
+        self.base, self.protection = base, protection
         self._paths = base.paths()
         kind = protection.report
         programs = command_scripts.programs_of(protection.command)
@@ -168,14 +169,20 @@ class Rules:
         self._names = _one_of(patterns)
         self._protected = rules_of(protection.protect)
 
+    def with_installed(self, modules: Collection[bytes]) -> Rules:
+        """Return the rules of an image with these installed modules."""
+        rules = copy.copy(self)
+        rules.protection = replace(self.protection, installed=modules)
+        return rules
+
     def has_keys_of(self, name: bytes) -> bool:
         """Return True for a file of settings read by runs of this kind."""
-        kind = self._protection.report
+        kind = self.protection.report
         own = {b"Cargo.toml": "cargo", b"go.mod": "go", b"composer.json": "junit"}[name]
         return kind == own or kind in _ANY_KINDS
 
     def _content(self, path: bytes) -> bytes | None:
-        state = self._base.state(path) if path in self._paths else None
+        state = self.base.state(path) if path in self._paths else None
         return None if state is None or state.mode == "link" else state.content
 
     def _text(self, path: str) -> str | None:
@@ -194,7 +201,7 @@ class Rules:
         if self._is_in_environment(names, path):
             return "environment"
         is_new = path not in self._paths
-        is_foreign = is_new and path not in self._protection.reference
+        is_foreign = is_new and path not in self.protection.reference
         if is_foreign and self._is_shadowing(path, names):
             return "shadows_the_runner"
         if self.is_protected(path):
@@ -240,13 +247,13 @@ class Rules:
             return True
         if any(map(self._names.match, path.split(b"/"))):
             return True
-        if self._protection.report == "go" and _TEST_LIBRARIES.match(path):
+        if self.protection.report == "go" and _TEST_LIBRARIES.match(path):
             return True
         if _CARGO_FILE.search(path) or self._collection.is_test_by_name(path):
             return True
         if any(pattern.match(path) for pattern in self._patterns_of_files):
             return True
-        return bool(self._protection.protect) and self._protected.is_ignored(path)
+        return bool(self.protection.protect) and self._protected.is_ignored(path)
 
     def _is_shadowing(self, path: bytes, names: list[bytes]) -> bool:
         """Return True for a new module loaded in place of a module of the runner or of a library."""
@@ -257,7 +264,7 @@ class Rules:
             return True
         if self.has_python and (self._shadows(names) or self._shadows_installed(path)):
             return True
-        if self._protection.report not in ("junit", "script", "exit_code"):
+        if self.protection.report not in ("junit", "script", "exit_code"):
             return False
         found = _JVM_LIBRARIES.search(b"/" + path)
         return found is not None and not any(found[0] in b"/" + each for each in self._paths)
@@ -272,7 +279,7 @@ class Rules:
                 module = module.partition(b".")[0]
             elif module == path[len(folder) :]:
                 continue
-            if module in self._protection.installed and module not in self._own_modules:
+            if module in self.protection.installed and module not in self._own_modules:
                 return True
         return False
 

@@ -11,8 +11,8 @@ import os
 from collections.abc import Collection, Mapping
 from fnmatch import fnmatchcase
 
-from proctor_service.features.repositories.change import Base, FileState
-from proctor_service.features.repositories.protection import Protection, Rules
+from proctor_service.features.repositories.change import FileState, mode_of
+from proctor_service.features.repositories.protection import Rules
 
 MOST_FILES = 500
 """A mount costs some 30 microseconds; of more files, those come first that decide for sure."""
@@ -29,19 +29,15 @@ _SETTINGS = (
 
 
 def read_only_files(
-    base: Base,
-    graded: Mapping[bytes, FileState | None],
-    change: Collection[bytes],
-    protection: Protection,
+    rules: Rules, graded: Mapping[bytes, FileState | None], change: Collection[bytes]
 ) -> list[bytes]:
     """Return the paths of these files, at most MOST_FILES, surely deciding files first.
 
     `graded`: files put over the base. `change`: paths of the submission's change, open for the submission.
     """
-    rules = Rules(base, protection)
     ranked = []
     placed = frozenset(graded)
-    for path in placed.union(base.paths()):
+    for path in placed.union(rules.base.paths()):
         name = path.rpartition(b"/")[2]
         is_setting = name.startswith(_SETTINGS)
         if path in change or not (is_setting or name.rpartition(b".")[2] in _CODE):
@@ -53,8 +49,8 @@ def read_only_files(
     for _, path in sorted(ranked):
         text = os.fsdecode(path)
         is_made = path not in placed and rules.is_ignored(path)
-        is_gone = path in placed and graded[path] is None
-        is_writable = any(fnmatchcase(text, pattern) for pattern in protection.writable)
+        is_gone = path in placed and mode_of(graded, path) is None
+        is_writable = any(fnmatchcase(text, pattern) for pattern in rules.protection.writable)
         if not (is_made or is_gone or is_writable):
             found.append(path)
             if len(found) == MOST_FILES:

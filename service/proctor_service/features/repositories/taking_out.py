@@ -7,9 +7,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from proctor_service.features.repositories import settings_keys
-from proctor_service.features.repositories.applying import ReasonOf, parents
+from proctor_service.features.repositories.applying import parents
 from proctor_service.features.repositories.change import (
-    Base,
     Change,
     FileState,
     LeftOut,
@@ -19,9 +18,7 @@ from proctor_service.features.repositories.change import (
     mode_of,
     shown_path,
 )
-from proctor_service.features.repositories.protection import SIGNAL_FILES, Protection, Rules
-
-__all__ = ["Crossing", "Protection", "graded", "reasons", "take_out"]
+from proctor_service.features.repositories.protection import SIGNAL_FILES, Rules
 
 _OF_THE_TASK: tuple[Reason, ...] = ("protected", "new_test", "shadows_the_runner")
 
@@ -51,6 +48,9 @@ class _Selected(StoredFiles):
             raise KeyError(path)
         return self._own[path] if path in self._own else self._files[path]
 
+    def __contains__(self, path: object) -> bool:
+        return path in self._paths
+
     def mode(self, path: bytes) -> Mode | None:
         """See `change.StoredFiles`."""
         return mode_of(self._own if path in self._own else self._files, path)
@@ -74,6 +74,9 @@ class _Graded(StoredFiles):
     def __getitem__(self, path: bytes) -> FileState | None:
         return self._own[path] if path in self._own else self._files[path]
 
+    def __contains__(self, path: object) -> bool:
+        return path in self._own or path in self._files
+
     def mode(self, path: bytes) -> Mode | None:
         """See `change.StoredFiles`."""
         return mode_of(self._own if path in self._own else self._files, path)
@@ -86,27 +89,22 @@ class _Graded(StoredFiles):
         return len(self._files) + len(self._more)
 
 
-def reasons(base: Base, protection: Protection) -> ReasonOf:
-    """Return a function that returns the reason for leaving a path out, for `Patch.applied`."""
-    return Rules(base, protection).reason
-
-
-def take_out(change: Change, base: Base, protection: Protection) -> Crossing:
+def take_out(change: Change, rules: Rules) -> Crossing:
     """Return the crossing part of a change, and the list of the rest with reasons.
 
     The states of the change are read one after another; the result reads them again on demand.
     """
-    taking = _Taking(change, base, Rules(base, protection))
+    taking = _Taking(change, rules)
     taking.by_path()
     taking.below_links()
     taking.in_place_of_folders()
-    return taking.result(protection)
+    return taking.result()
 
 
 class _Taking:
-    def __init__(self, change: Change, base: Base, rules: Rules) -> None:
-        self._files, self._base, self._rules = change.files, base, rules
-        self._paths = base.paths()
+    def __init__(self, change: Change, rules: Rules) -> None:
+        self._files, self._base, self._rules = change.files, rules.base, rules
+        self._paths = rules.base.paths()
         self._crossing: dict[bytes, None] = {}
         self._links: set[bytes] = set()
         self._deleted: set[bytes] = set()
@@ -206,7 +204,7 @@ class _Taking:
                     break
                 at += 1
 
-    def result(self, protection: Protection) -> Crossing:
+    def result(self) -> Crossing:
         unchanged = [
             path
             for path, state in self._own.items()
@@ -225,12 +223,11 @@ def _inline_tests(content: bytes) -> tuple[int, bytes]:
 
 
 def graded(
-    base: Base,
+    rules: Rules,
     crossing: Change,
     reference: Change | None,
     tests: Mapping[bytes, FileState],
     remove: Collection[bytes],
-    protection: Protection,
 ) -> Change:
     """Return the state in which grading happens, as a change of the base.
 
@@ -239,9 +236,8 @@ def graded(
     """
     files = crossing.files
     own: dict[bytes, FileState | None] = {}
-    paths = base.paths()
+    base, paths = rules.base, rules.base.paths()
     if reference is not None:
-        rules = Rules(base, protection)
         for path, state in reference.files.items():
             if rules.reason(path) in _OF_THE_TASK:
                 own[path] = state

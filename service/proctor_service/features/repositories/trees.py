@@ -144,6 +144,9 @@ class SavedFiles(StoredFiles):
         """Return the size of a file in bytes."""
         return self._places[path][2]
 
+    def __contains__(self, path: object) -> bool:
+        return path in self._places
+
     def mode(self, path: bytes) -> Mode:
         """See `change.StoredFiles`."""
         return _MODES[self._places[path][0]]

@@ -6,13 +6,8 @@ import json
 from pathlib import Path
 
 from command_line import proctor
-from harness import running_service
 from image_packages import site_packages
-from repository_images import program, write_image
-
-from proctor_service.features.environments.store import EnvironmentStore
-from proctor_service.settings import Settings
-from proctor_service.settings.environments import read_environments
+from repository_images import program, service_with_images, write_image
 
 FOOLED = {
     "exit code": {"conftest", "deselected", "exit", "forged_log", "forged_xml", "patched_pytest",
@@ -31,16 +26,8 @@ def test_proctor_beside_the_public_judges(tmp_path: Path) -> None:
         "ring": write_image(tmp_path / "image", whole),
         "bare": write_image(tmp_path / "bare", dict(program("git"))),
     }
-    file, out = tmp_path / "environments.toml", tmp_path / "out.json"
-    file.write_text(
-        "".join(
-            f"[environments.{key}]\nimage = {json.dumps(name)}\n" for key, name in images.items()
-        )
-    )
-    for each, definition in read_environments(file).items():
-        EnvironmentStore(tmp_path / "store").build(each, definition, Path("/"))
-    settings = Settings(environments=file, environments_folder=tmp_path / "store", slots=2)
-    with running_service(settings, judge=None) as service:
+    out = tmp_path / "out.json"
+    with service_with_images(tmp_path, images) as service:
         options = ("bench", "hacks", "--repositories")
         missing = proctor(*options, "bare", PROCTOR_URL=service.url)
         said = proctor(*options, "ring", "--json", out, PROCTOR_URL=service.url)

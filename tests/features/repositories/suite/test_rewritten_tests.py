@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import difflib
-import io
-import json
 import shlex
-import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import indent
 from typing import Any
 
-import host_image
 import pytest
-from harness import Service, running_service
+import repository_images
 from image_packages import site_packages
 
 from proctor_client import Client
-from proctor_service.features.environments.store import EnvironmentStore
-from proctor_service.settings import Settings
-from proctor_service.settings.environments import read_environments
 
 BASE = "def half(n):\n    return n\n"
 RIGHT = "def half(n):\n    return n / 2\n"
@@ -107,7 +100,6 @@ def change(text: str) -> str:
 
 
 def write_image(folder: Path) -> str:
-    layer = io.BytesIO(host_image.image_layer())
     texts = {
         "core.py": BASE,
         "conftest.py": "",
@@ -117,28 +109,18 @@ def write_image(folder: Path) -> str:
         "tests/test_b.py": FIRST,
         "tests/data.txt": "x",
     }
-    with tarfile.open(fileobj=layer, mode="a") as archive:
-        for name, text in texts.items():
-            member = tarfile.TarInfo(f"ring/{name}")
-            member.size = len(text)
-            archive.addfile(member, io.BytesIO(text.encode()))
-        for name, path in site_packages():
-            archive.add(path, name)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(host_image, "image_layer", lambda *_: layer.getvalue())
-        return host_image.write_image(folder, directory="/ring")
+    files = {f"ring/{name}": text for name, text in texts.items()} | dict(site_packages())
+    return repository_images.write_image(folder, files, directory="/ring")
 
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     folder = tmp_path_factory.mktemp("rewritten")
-    file = folder / "environments.toml"
-    file.write_text(f"[environments.ring]\nimage = {json.dumps(write_image(folder / 'image'))}\n")
-    for each, definition in read_environments(file).items():
-        EnvironmentStore(folder / "store").build(each, definition, Path("/"))
-    settings = Settings(environments=file, environments_folder=folder / "store", slots=2)
-    running: Service
-    with running_service(settings, judge=None) as running, Client(running.url) as opened:
+    images = {"ring": write_image(folder / "image")}
+    with (
+        repository_images.service_with_images(folder, images) as running,
+        Client(running.url) as opened,
+    ):
         yield opened
 
 

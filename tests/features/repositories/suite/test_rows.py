@@ -10,17 +10,14 @@ from typing import Any
 
 import pytest
 from command_line import proctor
-from harness import Service, running_service
+from harness import Service
 from image_packages import site_packages
-from repository_images import write_image
+from repository_images import service_with_images, write_image
 
 from proctor_client import Client
 from proctor_client.tasks.converting import line_of
 from proctor_client.tasks.forms import MAKERS, Format
 from proctor_client.tasks.task import Task
-from proctor_service.features.environments.store import EnvironmentStore
-from proctor_service.settings import Settings
-from proctor_service.settings.environments import read_environments
 
 BASE = """def push(ring, item):
     ring.append(item)
@@ -115,13 +112,8 @@ def image_with_repositories(folder: Path) -> str:
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("rows")
-    name = image_with_repositories(folder / "image")
-    file = folder / "environments.toml"
-    file.write_text(f"[environments.ring]\nimage = {json.dumps(name)}\n")
-    for each, definition in read_environments(file).items():
-        EnvironmentStore(folder / "store").build(each, definition, Path("/"))
-    settings = Settings(environments=file, environments_folder=folder / "store", slots=2)
-    with running_service(settings, judge=None) as running:
+    images = {"ring": image_with_repositories(folder / "image")}
+    with service_with_images(folder, images) as running:
         yield running
 
 

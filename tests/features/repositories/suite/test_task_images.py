@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,15 +10,11 @@ from typing import Any
 
 import pytest
 import stand_in_conda
-from harness import Service, running_service
+from harness import Service
 from image_packages import site_packages
 from policy_server import Act, Asked, calls, policy_server, says
-from repository_images import program, write_image
+from repository_images import program, service_with_images, write_image
 from waits import WAIT_SECONDS
-
-from proctor_service.features.environments.store import EnvironmentStore
-from proctor_service.settings import Settings
-from proctor_service.settings.environments import read_environments
 
 Row = dict[str, Any]
 BUGGY = "def push(ring, item):\n    ring.append(item)\n    del ring[3:]\n"
@@ -103,16 +98,7 @@ def service(
         "bash": write_image(folder / "one", files, stand_in_conda.LINKS),
         "sh": write_image(folder / "two", files, stand_in_conda.LINKS, frozenset(["usr/bin/bash"])),
     }
-    file = folder / "environments.toml"
-    file.write_text(
-        "".join(
-            f"[environments.{key}]\nimage = {json.dumps(name)}\n" for key, name in names.items()
-        )
-    )
-    for each, definition in read_environments(file).items():
-        EnvironmentStore(folder / "store").build(each, definition, Path("/"))
-    settings = Settings(environments=file, environments_folder=folder / "store", slots=2)
-    with running_service(settings, judge=None) as running:
+    with service_with_images(folder, names) as running:
         yield running
 
 
